@@ -1,5 +1,5 @@
 # Two commands are enough: `make quickstart` and `make test`. Each does all the set-up it needs.
-.PHONY: help quickstart check test test-full lint typecheck format clean
+.PHONY: help quickstart check test test-full lint typecheck format constraints clean
 .DEFAULT_GOAL := help
 
 # Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
@@ -18,6 +18,7 @@ help:
 	@echo 'make test         the whole test suite: linter, type checker, tests (what CI runs)'
 	@echo 'make test-full    the long checks as well'
 	@echo 'make format       ruff: sort imports, format'
+	@echo 'make constraints  renew constraints.txt: install the newest versions that pyproject.toml allows, and write them down'
 
 quickstart:
 	@scripts/setup.sh run
@@ -46,6 +47,12 @@ typecheck: setup-test
 format: setup-test
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+constraints: setup-test
+	.venv/bin/python -m pip install --upgrade --upgrade-strategy eager --editable '.[test]'
+	.venv/bin/python -m pip check
+	{ head -n 1 constraints.txt; .venv/bin/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$'; } >.venv/constraints.txt
+	mv .venv/constraints.txt constraints.txt
 
 clean:
 	rm -rf .venv .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,1 +1,1 @@
-"""The conductor: command line, hosts, deployment, interpreter, local lab, simulation."""
+"""Run the testbed: command line, hosts, deployment, interpreter, local lab, simulation."""

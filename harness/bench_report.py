@@ -1,4 +1,4 @@
-"""What a run of the workload `produce-bench` has measured: told at the end of its load, and kept in `bench.json`."""
+"""Report what a run of the workload `produce-bench` measured: lines at the end of its load, and `bench.json`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from squall.workloads.produce_bench import BenchResult, ProduceBenchOptions
 
 
 def bench_result(scenario: Scenario, latencies: SendLatencies, seconds: float) -> BenchResult | None:
-    """The result of a load that lasted so long; None if the scenario's workload measures nothing."""
+    """Return the result of a load of `seconds`; None if the scenario's workload measures nothing."""
     if not isinstance(scenario.workload, ProduceBenchOptions):
         return None
     return BenchResult(scenario.workload.rate, seconds, latencies)
 
 
 def told_and_kept(scenario: Scenario, latencies: SendLatencies, seconds: float, directory: Path) -> list[str]:
-    """Lines for people, none if nothing was measured. The figures stay in the run's directory."""
+    """Save the figures in the run's directory. Return lines for people, none if nothing was measured."""
     result = bench_result(scenario, latencies, seconds)
     if result is None:
         return []

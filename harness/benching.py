@@ -1,4 +1,4 @@
-"""`squall bench`: run a benchmark, print what it measured beside what it must reach and what would be a stretch."""
+"""`squall bench`: run a benchmark, print its figures beside the required and the ambitious targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_BENCHMARKS = frozenset({"measurement"})
 
 
 class Interrupted(KeyboardInterrupt):
-    """A benchmark was interrupted; `measurements` are the figures that were known by then."""
+    """A benchmark was interrupted; `measurements` are the figures known until then."""
 
     def __init__(self, measurements: list[Measurement]) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def names() -> list[str]:
-    """Every benchmark there is; `control_path.py` is called `control-path`."""
+    """Return the names of all benchmarks; `control_path.py` is called `control-path`."""
     found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
     return sorted(name.replace("_", "-") for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
 
@@ -42,7 +42,7 @@ def _module(name: str) -> ModuleType:
 
 
 def described() -> list[tuple[str, str]]:
-    """Benchmarks with the first line of their description."""
+    """Return benchmarks with the first line of their module's docstring."""
     listed = []
     for name in names():
         module = _module(name)
@@ -51,9 +51,9 @@ def described() -> list[tuple[str, str]]:
 
 
 def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
-    """Run one benchmark with what was chosen of its size and repetition; None and False are no choice.
+    """Run one benchmark with the given options; None and False mean that an option is not given.
 
-    Raises UsageError for a name that is none, or something to choose that it does not have, and Interrupted.
+    Raises UsageError for an unknown name or an option that the benchmark does not have, and Interrupted.
     """
     name = name.replace("_", "-")
     if name not in names():
@@ -74,7 +74,7 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
 
 
 def print_measurements(console: Console, name: str, measurements: Sequence[Measurement]) -> None:
-    """A table with one line per figure."""
+    """Print a table with one line per figure."""
     table = Table(title=name, title_justify="left", box=None, pad_edge=False)
     for heading in ("figure", "measured", "must", "stretch", ""):
         table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
@@ -86,7 +86,7 @@ def print_measurements(console: Console, name: str, measurements: Sequence[Measu
 
 
 def figure(value: float) -> str:
-    """Three significant digits or whole thousands: `38 703`, `2.31`."""
+    """Format with three significant digits or as whole thousands: `38 703`, `2.31`."""
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.3g}"
@@ -103,7 +103,7 @@ def result(one: Measurement) -> str:
 
 
 def save(path: Path, name: str, measurements: Sequence[Measurement], *, interrupted: bool = False) -> None:
-    """Everything measured, raw samples included, as JSON."""
+    """Write everything measured, raw samples included, as JSON."""
     figures = [{**asdict(one), "passed": one.passed} for one in measurements]
     content = {"benchmark": name, "measurements": figures} | ({"interrupted": True} if interrupted else {})
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""`squall run`: every scenario of a suite in turn, each run and then judged, and one exit status for all.
+"""`squall run`: run and judge every scenario of a suite in turn, with one exit status for all.
 
-A suite exits 0 when every verdict and its anomalies are what the scenario expects, 1 on an unexpected violation or
-one that was missed, 254 if a scenario was refused, 2 on an unexpected unknown. The same holds for a scenario that runs
-alone. A refused scenario (a fault that no host offers, a target that is not there, a host that cannot take part) is
-listed in the summary with the reason, and the others run. If the suite is interrupted, the summary lists what ended.
+A suite exits 0 when every verdict and its anomalies are as the scenario expects, 1 on an unexpected violation or a
+missed one, 254 if a scenario was refused, 2 on an unexpected unknown. The same holds for a scenario that runs alone. A
+refused scenario (a fault that no host offers, a missing target, a host that cannot take part) is listed in the summary
+with the reason, and the others run. If the suite is interrupted, the summary lists what has ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from squall.results.verdict import Verdict
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of a suite: judged, or refused and why (`problem`)."""
+    """One run of a suite: judged, or refused with the reason (`problem`)."""
 
     scenario: str
     seed: int
@@ -53,7 +53,7 @@ class Outcome:
         return self.verdict is not None and self.verdict.as_expected
 
     def line(self) -> str:
-        """Its line of the summary."""
+        """Return its line of the summary."""
         line = f"{CHECK if self.as_expected else CROSS} {self.scenario:<44} seed {self.seed:<6} "
         if self.verdict is None:
             return f"{line}refused: {self.problem.splitlines()[0]}"
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
-    """The worst of what happened: violations before refusals before unknowns."""
+    """Return the status of the worst outcome: violations before refusals before unknowns."""
     verdicts = [one.verdict for one in outcomes if one.verdict is not None and not one.verdict.as_expected]
     if any(one.verdict != "unknown" for one in verdicts):
         return 1
@@ -74,7 +74,7 @@ def exit_status(outcomes: Sequence[Outcome]) -> int:
 
 
 def not_run(suite: Suite) -> list[str]:
-    """Which scenarios of a suite `--only` leaves out: the verdict says nothing about them."""
+    """Name the scenarios of a suite that `--only` leaves out: the verdict does not cover them."""
     if not suite.left_out:
         return []
     return [f"{'not run':<11}{listed(list(suite.left_out))}: the verdict on the suite is unknown (--only)"]
@@ -96,13 +96,13 @@ class Campaign:
     in_process: bool
     console: Console
     wait: float | None = None
-    """How many seconds to wait for hosts in use; None not at all."""
+    """How many seconds to wait for hosts in use; None means no waiting."""
     outcomes: list[Outcome] = field(default_factory=list)
     running: Path | None = None
-    """The directory of the run that is under way."""
+    """The directory of the current run."""
 
     def run(self) -> int:
-        """Run and judge everything; the exit status. Raises UsageError if the only run is refused."""
+        """Run and judge everything. Return the exit status. Raises UsageError if the only run is refused."""
         directory = self.runs_directory.resolve()
         runs = list(
             planned(
@@ -137,7 +137,7 @@ class Campaign:
         return exit_status(self.outcomes)
 
     def _place(self) -> Place:
-        """Where scenarios would run; a lab that is up is asked only when it is used."""
+        """Return where scenarios would run; a running lab is examined only when it is used."""
         if self.lab is not None:
             return Anywhere()
         return OwnLab() if self.inventory is None else self.inventory
@@ -153,7 +153,7 @@ class Campaign:
         try:
             directory = self._carry_out(run, display, locks)
             verdict = judge.judge([directory])[0]
-            with contextlib.suppress(IllFormedHistory):  # the verdict names it
+            with contextlib.suppress(IllFormedHistory):  # the verdict reports it
                 save_timeline(directory)
         except (UsageError, OSError) as trouble:
             problem = str(trouble) if isinstance(trouble, UsageError) else file_problem(trouble)
@@ -172,7 +172,7 @@ class Campaign:
         self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
 
     def _carry_out(self, plan: RunPlan, display: Display, locks: HostLocks) -> Path:
-        """Run one plan, and where; Ctrl-C and SIGTERM end it in order."""
+        """Run one plan. Return its directory; Ctrl-C and SIGTERM end it in order."""
         self.running = None
         try:
             return asyncio.run(self._run(plan, display, locks))

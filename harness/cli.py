@@ -1,13 +1,13 @@
 """The command line: `squall run`, `squall check` and the rest (HX-10).
 
-This module turns arguments into calls and trouble into exit statuses, and holds nothing else:
+This module only turns arguments into calls and failures into exit statuses:
 
     0    valid; of a suite: every scenario turned out as expected
     1    invalid; of a suite: an unexpected violation, or an expected one that was missed
     2    unknown; of a suite: an unexpected unknown
     130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept, finished runs, seeds and figures summed up
     254  bad usage or configuration: one message says what is wrong, where, and what would be right
-    255  a crash of ours
+    255  a crash of Squall itself
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRASH_EXIT_STATUS = 255
 INTERRUPTED_EXIT_STATUS = 130
 FILE_COLUMNS = 160
 
-# A wrong command line. typer stands on click, or carries it inside, by version; its ancestry names the class in both.
+# The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
 CommandLineError = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
@@ -64,13 +64,13 @@ InventoryOption = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
 ]
 LabOption = Annotated[
-    str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
+    str | None, typer.Option("--lab", metavar="NAME", help="run on the existing lab of this name, which stays up")
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="the seed of the first run; with --only of the one run; drawn if left out")
+    int | None, typer.Option(help="the seed of the first run, or of the only run with --only; random by default")
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="print every command, host by host and in order; nothing is started")
+    bool, typer.Option("--dry-run", help="print every command, host by host and in order; start nothing")
 ]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
@@ -78,7 +78,7 @@ InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in th
 
 
 def console() -> Console:
-    """Standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
+    """Return standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
     if sys.stdout.isatty():
         return Console(highlight=False)
     return Console(highlight=False, soft_wrap=True, width=FILE_COLUMNS, color_system=None)
@@ -101,7 +101,7 @@ def run(
     only: OnlyOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     idle_nemesis: Annotated[
-        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; must end unknown")
+        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
     ] = False,
     capture: Annotated[
         bool, typer.Option("--capture", help="keep the packets of every node's host: nodes/HOST/capture.pcap")
@@ -111,7 +111,7 @@ def run(
     in_process: InProcessOption = False,
     wait: WaitOption = None,
 ) -> int:
-    """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
+    """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.inventory import load_inventory, refuse_two_places
     from squall.harness.plan import choose_seed
     from squall.harness.suites import load_named
@@ -125,7 +125,7 @@ def run(
 
         print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
         return 0
-    from squall.harness.campaign import Campaign  # takes a second; what is wrong with a file is told before
+    from squall.harness.campaign import Campaign  # takes a second to import; errors of a file are reported first
 
     campaign = Campaign(
         chosen,
@@ -150,13 +150,13 @@ def check(
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
     budget: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="begin no check after so long; the rest is unknown")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="begin no check after this time; the rest is unknown")
     ] = None,
     second_opinion: Annotated[
-        bool, typer.Option("--second-opinion", help="count some anomalies once more, as queries; must agree")
+        bool, typer.Option("--second-opinion", help="count some anomalies again, by queries; the counts must agree")
     ] = False,
 ) -> int:
-    """Judge stored runs again: no cluster is needed, a run that was killed half-way will do."""
+    """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
     from squall.harness.judging import judge_stored
 
     return judge_stored(
@@ -174,7 +174,7 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
     rows: Annotated[str | None, typer.Argument(metavar="[ROWS]", help="TOPIC-PARTITION[@OFFSET[..OFFSET]]")] = None,
 ) -> int:
-    """A run in words, or the operations that concern some offsets."""
+    """Print a run's verdict in words, or the operations at some offsets."""
     from squall.harness.judging import show_run
 
     return show_run(run, rows, console())
@@ -186,12 +186,18 @@ def show(
 )
 def timeline(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
-    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="of the load, such as 10s")] = None,
-    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="of the load, such as 20s")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="from this time of the load, such as 10s")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="up to this time of the load, such as 20s")
+    ] = None,
     host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="only this host; may be given again")] = None,
-    grep: Annotated[str | None, typer.Option(metavar="PATTERN", help="only lines in which this is found")] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="only lines that match this regular expression")
+    ] = None,
 ) -> int:
-    """What nodes said, what faults did and what clients noticed, in one order of time."""
+    """Print log lines of nodes, phases of faults and failures of clients in order of time."""
     from squall.harness.timeline_command import show_timeline
 
     return show_timeline(run, since=since, until=until, hosts=tuple(host or ()), grep=grep)
@@ -207,7 +213,7 @@ def plan(
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
 ) -> int:
-    """Print what a suite would do, to whom, when; nothing is started. Exit status 254 if `run` would refuse any."""
+    """Print a suite's runs, faults, targets and times; start nothing. Exit status 254 if `run` would refuse any."""
     from squall.harness.inventory import load_inventory
     from squall.harness.plan import choose_seed
     from squall.harness.plan_command import print_plan
@@ -228,17 +234,23 @@ def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
     only: OnlyOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
-    seed: Annotated[int | None, typer.Option(help="the first of them; the scenario's own, or 1, unless given")] = None,
+    seed: Annotated[int | None, typer.Option(help="the first seed; by default the scenario's own, or 1")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
-    swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
-    processes: Annotated[int | None, typer.Option(min=1, help="how many seeds at once; all cores unless given")] = None,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="draw the faults from the seed, not from the scenario")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many seeds at once; by default one for each core")
+    ] = None,
     keep: Annotated[Path | None, typer.Option(help="keep the history of each seed in this directory")] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="draw what one seed did to the log that broke, as an SVG")
+        Path | None, typer.Option(metavar="FILE", help="draw one seed's events on the log that broke, as an SVG")
     ] = None,
-    until_failure: Annotated[bool, typer.Option("--until-failure", help="stop at the first that is not valid")] = False,
+    until_failure: Annotated[
+        bool, typer.Option("--until-failure", help="stop at the first seed that is not valid")
+    ] = False,
 ) -> int:
-    """Run a scenario in simulation: virtual time, the same nodes and faults, a seed repeats bit for bit."""
+    """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
     from squall.harness.simulation.command import simulate as simulate_scenario
 
     return simulate_scenario(
@@ -264,18 +276,23 @@ def shrink(
     seed: Annotated[int, typer.Argument(metavar="SEED", help="a seed that fails in simulation")],
     suite: Annotated[str, typer.Option(metavar="SCENARIO", help="a suite file or the name of a scenario")] = "swarm",
     mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
-    swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="draw the faults from the seed, not from the scenario")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="the schedule; account (.txt) and picture (.svg) go beside it")
+        Path | None,
+        typer.Option(metavar="FILE", help="write the schedule here; account (.txt) and picture (.svg) beside it"),
     ] = None,
-    budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="stop shrinking after so long")] = 300.0,
-    runs: Annotated[int, typer.Option(min=1, help="stop shrinking after so many runs")] = 100_000,
-    processes: Annotated[int | None, typer.Option(min=1, help="how many runs at once; all cores unless given")] = None,
+    budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="stop shrinking after this time")] = 300.0,
+    runs: Annotated[int, typer.Option(min=1, help="stop shrinking after this many runs")] = 100_000,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
     any_failure: Annotated[
-        bool, typer.Option("--any", help="take any failure for the same, not only that name")
+        bool, typer.Option("--any", help="accept any failure, not only one of the same name")
     ] = False,
 ) -> int:
-    """Make the shortest schedule that fails as a seed does, and explain what goes wrong in words and as a picture.
+    """Find the shortest schedule with the same failure as a seed; explain the failure in words and as a picture.
 
     Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink.
     """
@@ -301,7 +318,7 @@ def shrink(
 
 @inventory_app.command("check", epilog="Example: squall inventory check --inventory inventory.yaml")
 def inventory_check(inventory: InventoryOption = None, lab: LabOption = None) -> int:
-    """What every host can do, and what it lacks."""
+    """Print the abilities of every host, and what it lacks."""
     from squall.harness.hosts.preflight import COLUMNS
     from squall.harness.hosts.preflight import check as look
 
@@ -329,7 +346,7 @@ def inventory_check(inventory: InventoryOption = None, lab: LabOption = None) ->
 def inventory_trust(
     host: Annotated[str, typer.Argument()], inventory: InventoryOption = None, lab: LabOption = None
 ) -> None:
-    """Accept the key a host shows now, in place of any known before."""
+    """Trust the key that a host presents now, in place of any earlier one."""
     from squall.harness.hosts.ssh import trust
 
     hosts = chosen_hosts(inventory, lab)
@@ -339,14 +356,14 @@ def inventory_trust(
 
 @app.command(epilog="Example: squall heal --inventory inventory.yaml")
 def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
-    """End every fault on every host, whoever injected it; exit 1 if one is left, or a host cannot be asked."""
+    """End every fault on every host, of any run. Exit status 1 if one is left, or a host cannot be reached."""
     import asyncio
 
     from squall.harness.healing import heal_hosts, what_is_left
     from squall.harness.hosts.host_locks import owners_of
 
     hosts, out = chosen_hosts(inventory, lab), console()
-    with contextlib.suppress(Exception):  # who uses the hosts is told if it can be known; that they heal matters more
+    with contextlib.suppress(Exception):  # the report of who uses the hosts may fail; healing them matters more
         for owner in owners_of(hosts.inventory, hosts.network):
             out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
@@ -359,7 +376,7 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
 
 
 def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
-    """The hosts of the given inventory or lab, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+    """Return the hosts of the given inventory or lab, of ./inventory.yaml, or of the running lab. Raises UsageError."""
     from squall.harness.run_hosts import standing_hosts
 
     return standing_hosts(inventory, lab)
@@ -370,7 +387,7 @@ def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
 
 @suite_app.command("schema", epilog="Example: squall suite schema > suite.schema.json")
 def schema() -> None:
-    """The JSON Schema of suite files, for editors."""
+    """Print the JSON Schema of suite files, for editors."""
     from squall.harness.suite import suite_schema
 
     typer.echo(json.dumps(suite_schema(), indent=2))
@@ -378,18 +395,19 @@ def schema() -> None:
 
 @app.command(epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json")
 def bench(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="left out: list them")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="by default, list the benchmarks")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="of how many topic-partitions (controller); 2000000 is the published form")
+        int | None, typer.Option(min=1, help="number of topic-partitions (controller); 2000000 is the published form")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="how often to repeat (controller); ten or more")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of repetitions (controller); ten or more")] = None,
     operations: Annotated[
-        int | None, typer.Option(min=10_000, help="of how many operations (checker); fewer are held to no bar")
+        int | None,
+        typer.Option(min=10_000, help="number of operations (checker); smaller numbers have no limit to meet"),
     ] = None,
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
 ) -> int:
-    """Measure, beside what must be reached; exit 1 where a must is missed."""
+    """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
     from squall.harness import benching
 
     out = console()
@@ -421,18 +439,22 @@ def forge(
     operations: Annotated[int, typer.Option(min=20, help="about how many operations")] = 1_000,
     seed: Annotated[int, typer.Option(help="the same seed forges the same history")] = 1,
     anomaly: Annotated[
-        str | None, typer.Option(metavar="NAME", help="with this anomaly, injection or near-miss; see --list")
+        str | None, typer.Option(metavar="NAME", help="add this anomaly, injection or near-miss; see --list")
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="of this kind; logs unless given")] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="what can be forged, and what must come of it")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="take all of it through the checks; 1 if any is wrong")
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="the kind of operations; logs by default")] = None,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="list what can be forged, and the expected verdicts")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="with --verify: of each injection and near-miss")] = 60,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="run the checks on all of it; exit 1 if any result is wrong")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="with --verify: seeds of each injection and near-miss")] = 60,
     clean: Annotated[int, typer.Option(min=1, help="with --verify: clean histories of each kind")] = 1_000,
-    processes: Annotated[int | None, typer.Option(min=1, help="with --verify; all cores unless given")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="with --verify: how many at once; by default one for each core")
+    ] = None,
 ) -> int:
-    """Histories without a cluster: healthy, with one anomaly, or nearly wrong; or verify that checks tell which."""
+    """Make a history without a cluster: healthy, with one anomaly, or a near-miss; or verify the checks with them."""
     from squall.harness import forging
 
     if show_list:
@@ -454,20 +476,19 @@ def forge(
     "squall import porcupine etcd_000.log",
 )
 def import_(
-    tool: Annotated[str, typer.Argument(metavar="jepsen|elle|porcupine", help="what recorded it")],
+    tool: Annotated[str, typer.Argument(metavar="jepsen|elle|porcupine", help="the tool that recorded the history")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="EDN, JSON, or lines of a log")],
     out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
-    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept, unless OUT is given")] = Path(
-        "runs"
-    ),
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept, without OUT")] = Path("runs"),
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="of transactions; strict-serializable unless given")
+        str | None,
+        typer.Option(metavar="MODEL", help="consistency model of transactions; strict-serializable by default"),
     ] = None,
     initial: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="what registers hold at first; nothing unless given")
+        str | None, typer.Option(metavar="VALUE", help="initial value of registers; none by default")
     ] = None,
 ) -> int:
-    """Make a run of another tool's history, which squall check judges."""
+    """Turn another tool's history into a run, for squall check."""
     from squall.harness.importing import import_run
 
     return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
@@ -477,16 +498,20 @@ def import_(
     epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
 )
 def mutants(
-    verify: Annotated[bool, typer.Option("--verify", help="run each, and its healthy twin, in simulation")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="on how many seeds; each must be caught on 19 of 20")] = 20,
-    seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="run each mutant, and the scenario without it, in simulation")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="number of seeds; each mutant must be caught on 19 of 20")] = 20,
+    seed: Annotated[int, typer.Option(help="the first seed")] = 1,
     mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be given again")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="how many runs at once; all cores unless given")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
     witnesses: Annotated[
-        Path | None, typer.Option(help="with --verify: a directory for the first witness of each, a file a mutant")
+        Path | None, typer.Option(help="with --verify: write the first witness of each mutant to this directory")
     ] = None,
 ) -> int:
-    """The documented bugs a node can be started with; with --verify, whether each of them is caught."""
+    """List the documented bugs that a node can be started with; with --verify, test that each is caught."""
     from squall.nodes.mutants import MUTANTS
 
     if verify:
@@ -515,14 +540,14 @@ with_examples(app)
 
 
 def main() -> None:
-    """Entry point: every way a command can end, as an exit status."""
+    """Run the command line; the entry point. Every way a command can end has an exit status."""
     install()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(finish(status_of(sys.argv[1:])))
 
 
 def status_of(arguments: list[str]) -> int:
-    """Carry out a command line and return its exit status; all trouble is told on standard error."""
+    """Carry out a command line and return its exit status; all failures are reported on standard error."""
     try:
         result = app(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
@@ -544,13 +569,13 @@ def status_of(arguments: list[str]) -> int:
 
 
 def crashed() -> int:
-    """Print the exception being handled as a bug of Squall; the exit status."""
+    """Print the exception being handled as a bug of Squall. Return the exit status."""
     complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
     return CRASH_EXIT_STATUS
 
 
 def complain(message: str) -> None:
-    """To standard error, as it stands."""
+    """Print to standard error, unchanged."""
     typer.echo(message, err=True)
 
 

@@ -1,9 +1,9 @@
-"""Who is who in the cluster, by host name; and waiting until it is fit to be tested.
+"""Ask the cluster for leaders, ISRs and the controller, by host name; wait until it is ready for tests.
 
-`KafkaClusterView` fulfils `nemesis.ports.ClusterView` by asking over the Kafka protocol. Answers are kept for a
-moment, because selectors ask for several topic-partitions in a row. `Watcher` asks twice a second during a run and
-tells of every change: those ticks explain what a history shows. It tells as well from when to when it was answered, so
-that "nothing changed" is not concluded from nobody having seen anything.
+`KafkaClusterView` implements `nemesis.ports.ClusterView` over the Kafka protocol. Responses are cached for a moment,
+because selectors ask for several topic-partitions in a row. `Watcher` asks twice a second during a run and reports
+every change: these observations explain what a history shows. It also reports the periods in which it received
+responses, so that a gap in observation is not taken for "nothing changed".
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class NodeNames:
 
 
 class ClusterNotReady(Exception):
-    """The cluster did not become fit in time; the message says what was missing last."""
+    """The cluster did not become ready in time; the message names what was missing last."""
 
 
 class KafkaClusterView:
-    """Fulfils `ClusterView`."""
+    """Implements `ClusterView`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class KafkaClusterView:
         self._kept: tuple[float, ClusterState] | None = None
 
     async def state(self) -> ClusterState | None:
-        """A look at the cluster, at most a moment old; None if nobody answers."""
+        """Return the cluster's state, at most a moment old; None if no broker responds."""
         now = asyncio.get_running_loop().time()
         if self._kept is not None and now - self._kept[0] < KEEP_SECONDS:
             return self._kept[1]
@@ -92,7 +92,7 @@ class KafkaClusterView:
 
 
 def unfit(state: ClusterState, brokers: int, topics: Mapping[str, int]) -> str | None:
-    """What is missing for the cluster to be whole: brokers, leaders, replicas in sync. None if nothing is."""
+    """Return what is missing for the cluster to be whole: brokers, leaders, replicas in sync. None if nothing is."""
     if len(state.brokers) < brokers:
         return f"{len(state.brokers)} of {brokers} brokers are there"
     found = {(one.topic, one.partition): one for one in state.partitions}
@@ -117,7 +117,7 @@ async def await_whole(
     *,
     between: float = 0.1,
 ) -> ClusterState:
-    """Ask until the cluster is whole. Raises ClusterNotReady."""
+    """Poll until the cluster is whole. Raises ClusterNotReady."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     missing = "no broker answered"
@@ -150,7 +150,7 @@ async def create_topics(admin: Admin, topics: tuple[Topic, ...], seconds: float)
 
 
 class Watcher:
-    """Looks at the cluster twice a second and tells of changes."""
+    """Polls the cluster twice a second and reports changes."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Watcher:
         self.looked: tuple[int, int] | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 try:
@@ -187,14 +187,14 @@ class Watcher:
             self._tell_since_when()
 
     def _tell_since_when(self) -> None:
-        """The looks that followed each other until now are over."""
+        """Report the period of uninterrupted observation that ends now."""
         if self.looked is not None:
             since, last = self.looked
             self.tell(ClusterObservation(time=last, kind="watched", since=since))
         self.looked = None
 
     def look(self, state: ClusterState, now: int) -> None:
-        """Compare with the last look."""
+        """Compare with the last observation."""
         self.looked = (now if self.looked is None else self.looked[0], now)
         names = self.view.names
         if state.controller is not None and (state.controller, state.controller_epoch) != self.controller:

@@ -1,12 +1,12 @@
-"""What a person sees of a run: one line per stage, a moving line under load, one line per fault.
+"""Show a run on the terminal: one line per stage, a moving line under load, one line per fault.
 
     lab        6 hosts up in 0.6 s                      controllers c1 c2 c3 · brokers b1 b2 b3
     load   ━━━━━━━━━━━━━━━━━━━━ 60/60 s   sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   …
     fault   05 s  isolate   b2 (leader of events/3)    ✔ deaf to 5 of 5   healed 15 s ✔
 
-Every line answers what is happening, to whom, did it take, how long yet. On a terminal the load line moves and
-faults change in place; elsewhere (a file, CI) each line is printed once, when it is final, and the load line every
-ten seconds. Colours and marks never carry meaning alone: ✔ and ✘ stand beside words.
+Every line says what happens, to which host, whether it took effect, and how long it still lasts. On a terminal the load
+line moves and faults change in place; elsewhere (a file, CI) each line is printed once, when it is final, and the load
+line every ten seconds. Colours and marks never carry meaning alone: ✔ and ✘ stand beside words.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CHECK, CROSS = "✔", "✘"
 
 
 def grouped(number: int) -> str:
-    """61204 as `61 204`."""
+    """Format 61204 as `61 204`."""
     return f"{number:,}".replace(",", " ")
 
 
 def stage_line(label: str, text: str, detail: str = "") -> Text:
-    """A stage's line: label, what happened, and beside it what it concerns."""
+    """Return a stage's line: label, what happened, and beside it the detail."""
     line = Text(f"{label:<{LABEL_WIDTH}}", style="bold")
     line.append(f"{text:<{DETAIL_COLUMN - LABEL_WIDTH}}" if detail else text, style="not bold")
     if detail:
@@ -46,12 +46,12 @@ def stage_line(label: str, text: str, detail: str = "") -> Text:
 
 
 def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: float) -> Text:
-    """Progress of the load, with what it has done so far."""
+    """Return the progress of the load, with what it has done so far."""
     share = min(1.0, elapsed / total) if total else 1.0
     filled = round(share * BAR_WIDTH)
     line = Text(f"{'load':<7}", style="bold")
     line.append("━" * filled, style="green not bold")
-    line.append("─" * (BAR_WIDTH - filled), style="bright_black not bold")  # thin: told apart without colour, too
+    line.append("─" * (BAR_WIDTH - filled), style="bright_black not bold")  # thin: distinct without colour, too
     line.append(f" {min(elapsed, total):.0f}/{total:.0f} s   ", style="not bold")
     changes = sum(totals.of(f, kind) for f in (WRITE, CAS) for kind in (OK, INFO, FAIL))
     if changes:
@@ -65,7 +65,7 @@ def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: floa
 
 
 def _latency(totals: LoadTotals) -> str:
-    """Of the whole run once that is known, from when sends were due; until then of the last while, and said to be."""
+    """Return the whole run's quantiles, from when sends were due, once known; until then the recent p99."""
     if totals.whole is not None and totals.whole.count:
         told = [value for share in SHARES.values() if (value := totals.whole.quantile(share)) is not None]
         return f"   whole run: {quantile_words(*told)}"
@@ -74,13 +74,13 @@ def _latency(totals: LoadTotals) -> str:
 
 
 def _outcomes(name: str, totals: LoadTotals, *functions: str) -> str:
-    """`sends 8 ok · 1 info · 0 fail`"""
+    """Return `sends 8 ok · 1 info · 0 fail`."""
     counts = {kind: sum(totals.of(f, kind) for f in functions) for kind in (OK, INFO, FAIL)}
     return f"{name} " + " · ".join(f"{grouped(count)} {kind}" for kind, count in counts.items())
 
 
 def fault_line(window: FaultWindow, load_began: int) -> Text:
-    """One fault: when, what, to whom; whether it was seen to take hold, and to end."""
+    """Return the line of one fault: when, what, to which host; whether it was seen to take effect, and to end."""
     line = Text(f"{'fault':<7}", style="bold")
     at = "  --  " if window.injected is None else f"{seconds_since(load_began, window.injected):02.0f} s  "
     line.append(f" {at}{window.fault:<9} ", style="not bold")
@@ -115,7 +115,7 @@ def seconds_since(origin: int, moment: int) -> float:
 
 
 class Display:
-    """Prints a run as it goes."""
+    """Prints a run while it proceeds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -134,7 +134,7 @@ class Display:
         self.end_load()
 
     def stage(self, label: str, text: str, detail: str = "") -> None:
-        """A stage is over: say so."""
+        """Print that a stage is over."""
         self.console.print(stage_line(label, text, detail), soft_wrap=True, highlight=False)
 
     def blank(self) -> None:
@@ -144,7 +144,7 @@ class Display:
         self.console.print(Text(text, style=style), soft_wrap=True, highlight=False)
 
     def begin_load(self) -> None:
-        """From here on the load line and the faults move, until `end_load`."""
+        """Let the load line and the faults move from here on, until `end_load`."""
         self.blank()
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=4, transient=False)
@@ -159,7 +159,7 @@ class Display:
             self.console.print(self.load, soft_wrap=True, highlight=False)
 
     def fault(self, window: FaultWindow, load_began: int) -> None:
-        """News of a fault."""
+        """Show a change of a fault."""
         self.faults[window.id] = (window, load_began)
         if self.live is not None:
             self._refresh()
@@ -168,7 +168,7 @@ class Display:
             self.console.print(fault_line(window, load_began), soft_wrap=True, highlight=False)
 
     def end_load(self) -> None:
-        """The load is over; what the lines say now stays."""
+        """End the load display; its last lines stay."""
         if self.live is not None:
             self._refresh()
             self.live.stop()
@@ -189,5 +189,5 @@ class Display:
 
 
 def table_of(names: Sequence[str]) -> str:
-    """Names side by side, for a detail column."""
+    """Return names side by side, for a detail column."""
     return " ".join(names)

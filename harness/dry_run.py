@@ -1,11 +1,11 @@
-"""`--dry-run`: every command of a run, host by host and in order, with nothing started and nobody asked.
+"""`--dry-run`: list every command of a run, host by host and in order, without starting or contacting anything.
 
     squall plan SUITE --dry-run        squall run SUITE --dry-run --inventory FILE
 
-What deploys, starts, stops and removes nodes is taken from where it is done (`hosts/system.py`). The verbs of faults
-come from the faults themselves: each one is aimed, injected and healed among stand-ins of hosts that only write down
-what they are asked. Whom a role means (`leader of events/*`, `one broker`) is known when the fault starts and not
-before; the stand-ins have leaders spread evenly and the first controller active, and such lines say so.
+The commands that deploy, start, stop and remove nodes come from their implementation (`hosts/system.py`). The verbs of
+faults come from the faults themselves: each one is aimed, injected and healed among stand-ins of hosts that only record
+the calls. A role (`leader of events/*`, `one broker`) is resolved only when the fault starts; the stand-ins have
+leaders spread evenly and the first controller active, and such lines are marked.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from squall.nemesis.schedule import ScheduledFault
 from squall.nemesis.selector import Named, parts_of
 
 CLUSTER = "cluster"
-"""In place of a host, for what is asked of the cluster over the Kafka protocol."""
+"""In place of a host, for requests to the cluster over the Kafka protocol."""
 BEFORE, AFTER = float("-inf"), float("inf")
 LONGEST_PHASE_SECONDS = 2.0
 MOST_OF_A_KIND = 20
-"""Calls of one fault to one host, after which it is plain that it goes on like that."""
+"""After this many calls of one fault to one host the rest is abbreviated."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One line: when (seconds of load; before and after it), where, what, and which fault it belongs to."""
+    """One line: when (seconds of load; before and after it), where, what, and the fault it belongs to."""
 
     at_s: float
     host: str
@@ -83,11 +83,11 @@ class DryRun:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """Every host of it, with its address."""
+        """Return every host of the plan, with its address."""
         return {host.name: host.address for host in self.inventory.hosts}
 
     def commands(self) -> list[Command]:
-        """All of them, in order of time; of one moment in order of hosts."""
+        """Return all commands, in order of time; those of one moment in order of hosts."""
         faults = [one for fault in self.plan.schedule.faults for one in asyncio.run(self._of_fault(fault))]
         return [*self._first(), *sorted(faults, key=lambda one: one.at_s), *self._last()]
 
@@ -121,7 +121,7 @@ class DryRun:
             yield Command(AFTER, host.name, "give the host's lock back")
 
     async def _of_fault(self, scheduled: ScheduledFault) -> list[Command]:
-        """The commands of one occurrence, by carrying it out among stand-ins."""
+        """Return the commands of one occurrence, by carrying it out among stand-ins."""
         hosts = {name: StandIn(name, node.address) for name, node in self.nodes.items()}
         clients = {host.name: StandIn(host.name, host.address) for host in self.inventory.clients}
         operator = StandInOperator([name for name, node in self.nodes.items() if "controller" in node.roles])
@@ -132,7 +132,7 @@ class DryRun:
         note = f"{scheduled.id}: {_aimed_at(scheduled)}"
         try:
             target = await fault.aim()
-        except Exception as trouble:  # a stand-in cluster has no replicas out of sync, for one
+        except Exception as trouble:  # for example: a stand-in cluster has no replicas out of sync
             text = f"{scheduled.options.fault}, on hosts that are known only then"
             return [Command(scheduled.at_s, CLUSTER, text, f"{note}; {trouble}")]
         if scheduled.options.label is not None:
@@ -147,7 +147,7 @@ class DryRun:
         return found
 
     async def _carry_out(self, fault: Fault, phase: str, for_s: float) -> None:
-        """One phase, as far as it goes: what stumbles over a stand-in's answers has asked by then what it would."""
+        """Carry out one phase. A failure over a stand-in's response is ignored: the calls are recorded by then."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(LONGEST_PHASE_SECONDS):
                 if phase == "inject":
@@ -188,12 +188,12 @@ class DryRun:
 
 
 def called(verb: str, arguments: Mapping[str, object]) -> str:
-    """A verb as the agent hears it."""
+    """Format a verb as the agent receives it."""
     return f"{verb} {json.dumps(arguments, default=str)}"
 
 
 def _written(asked: Sequence[tuple[str, dict[str, object]]]) -> list[str]:
-    """Calls as text, those that only repeat the one before left out."""
+    """Return calls as text, without those that only repeat the previous one."""
     texts: list[str] = []
     for verb, arguments in asked:
         text = called(verb, arguments)
@@ -203,7 +203,7 @@ def _written(asked: Sequence[tuple[str, dict[str, object]]]) -> list[str]:
 
 
 def _aimed_at(scheduled: ScheduledFault) -> str:
-    """Its targets as written; a role is marked, for it is a stand-in's that is shown."""
+    """Return the targets as written; a role is marked, because the shown host is a stand-in's."""
     targets = targets_of(scheduled.options)
     said = ", ".join(f"{name} {text}" for name, text in targets.items())
     by_role = any(not isinstance(part, Named) for text in targets.values() for part in parts_of(text))
@@ -211,7 +211,7 @@ def _aimed_at(scheduled: ScheduledFault) -> str:
 
 
 def printed(dry: DryRun) -> Iterator[str]:
-    """Host by host, in order; then what is asked of the cluster."""
+    """Yield the lines host by host, in order; then the requests to the cluster."""
     commands = dry.commands()
     for host in (*dry.hosts, CLUSTER):
         mine = [one for one in commands if one.host == host]
@@ -232,7 +232,10 @@ def printed(dry: DryRun) -> Iterator[str]:
 def print_dry_run(
     out: Console, suite: Suite, seed: int, inventory: Inventory | None = None, lab: str | None = None
 ) -> None:
-    """Every run of a suite: what it would do, and every command. Raises UsageError as a run would beforehand."""
+    """Print every run of a suite: what it would do, and every command.
+
+    Raises the UsageError that a run would raise first.
+    """
     if lab is not None:
         inventory = standing_lab(lab).inventory()
     for plan in plan_suite(suite, seed, Path("runs")):

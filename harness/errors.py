@@ -1,12 +1,12 @@
 """The one error type that ends a command with exit status 254.
 
-A `UsageError` is trouble that a person can mend: a wrong field in a file, a host that cannot be reached, a
-missing tool. It therefore says *what* is wrong, naming the file, the field and the value, and *what would be
-right*. Everything else that escapes a command is a crash of ours (255).
+A `UsageError` is a failure that a person can correct: a wrong field in a file, an unreachable host, a missing tool. It
+therefore says *what* is wrong, naming the file, the field and the value, and *what would be right*. Every other
+exception that escapes a command is a crash of Squall (255).
 
     raise UsageError("b2 (10.0.0.12): connection refused on port 22", remedy="start sshd there")
 
-Several such troubles found together (a file with three bad fields) travel as one error: `UsageError.joined`.
+Several failures found together (a file with three bad fields) travel as one error: `UsageError.joined`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OF_THE_FILE_SYSTEM = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ELOOP: "a symbolic link there leads to itself; remove it",
 }
-"""Failures of the file system that a person can mend, and what to do."""
+"""Failures of the file system that a person can correct, and what to do."""
 
 
 class UsageError(Exception):
@@ -40,14 +40,14 @@ class UsageError(Exception):
 
     @classmethod
     def joined(cls, errors: Sequence[UsageError]) -> UsageError:
-        """One error that prints each of `errors` in turn."""
+        """Return one error that prints each of `errors` in turn."""
         if len(errors) == 1:
             return errors[0]
         return cls("\n".join(str(error) for error in errors))
 
 
 def file_problem(trouble: OSError) -> str | None:
-    """What to print of a failure that a person can mend: which file, why, what to do. None for any other."""
+    """Describe a failure that a person can correct: which file, why, what to do. None for any other."""
     remedy = OF_THE_FILE_SYSTEM.get(trouble.errno or 0)
     if remedy is None or (trouble.filename is None and trouble.errno not in NO_ROOM):
         return None

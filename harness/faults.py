@@ -1,4 +1,4 @@
-"""From the nemesis's events to the history's fault windows: the one translation between `nemesis` and `results`."""
+"""Translate nemesis events to the history's fault windows; the one translation between `nemesis` and `results`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIND_NAMES = {"kill": "kill -9"}
 
 
 class FaultLog:
-    """Keeps the window of every fault, writes each change to the run's fault file, and tells a listener."""
+    """Keeps the window of every fault, writes each change to the run's fault file, and calls a listener."""
 
     def __init__(self, writer: EventWriter, tell: Callable[[FaultWindow], None]) -> None:
         self.writer = writer
@@ -22,21 +22,16 @@ class FaultLog:
         self.windows: dict[str, FaultWindow] = {}
 
     def note(self, event: NemesisEvent) -> None:
-        """What happened to a fault, as the window now stands."""
+        """Record an event of a fault; pass on the window as it now stands."""
         before = self.windows.get(event.id) or opened(event)
         after = changed(before, event)
         self.windows[event.id] = after
         self.writer.write(after)
         self.tell(after)
 
-    @property
-    def all_undone(self) -> bool:
-        """Whether every fault that began was seen to end."""
-        return all(window.undone for window in self.windows.values() if window.injected is not None)
-
 
 def opened(event: NemesisEvent) -> FaultWindow:
-    """The window of a fault nobody has heard of yet."""
+    """Return the window of a new fault."""
     return FaultWindow(
         id=event.id,
         fault=KIND_NAMES.get(event.kind, event.kind),
@@ -46,13 +41,13 @@ def opened(event: NemesisEvent) -> FaultWindow:
 
 
 def summary(event: NemesisEvent) -> str:
-    """`b2 (leader of events/3)`; the role is left out where it says nothing more."""
+    """Return `b2 (leader of events/3)`; the role is left out where it adds nothing."""
     names = ", ".join(event.targets) or "nobody"
     return names if event.role in ("by name", "nobody", "") else f"{names} ({event.role})"
 
 
 def changed(window: FaultWindow, event: NemesisEvent) -> FaultWindow:
-    """A window after one more event."""
+    """Return a window after one more event."""
     changes: dict[str, object] = {"targets": event.targets, "summary": summary(event)}
     record = event.record
     if event.phase == "started":

@@ -1,7 +1,7 @@
-"""`squall forge`: histories without a cluster, for people who write checks and for the checks' own negative controls.
+"""`squall forge`: make histories without a cluster, for authors of checks and for the checks' negative controls.
 
-It writes the directory of a run that `squall check` reads, healthy or with one anomaly or near-miss; lists what there
-is; or takes everything there is through the checks and prints what came of it.
+It writes the directory of a run that `squall check` reads, healthy or with one anomaly or near-miss; lists all cases;
+or runs all cases through the checks and prints the outcome.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from squall.results.forge_verify import CLEAN, Row, questions, verified
 from squall.results.text import grouped, several
 
 MOST_IN_ONE_PIECE = 200_000
-"""Operations of the kinds that are forged in one piece of plain objects."""
+"""The most operations of a kind whose history is forged in one piece of plain objects."""
 IN_PARTS = ("log", "registers", "list-append")
 
 
 def forge_run(
     out: Path, *, operations: int, seed: int, case_name: str | None, kind: str | None, console: Console
 ) -> int:
-    """Forge the run and say what it is."""
+    """Forge the run and describe it."""
     family, case = chosen(case_name, kind)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is there already, and not empty", remedy="name a directory that is new")
@@ -54,7 +54,7 @@ def forge_run(
 
 @contextmanager
 def _in_one_step(out: Path) -> Iterator[Path]:
-    """A directory beside `out` that takes its place when the work is done, unless another has taken it by then.
+    """Provide a directory that replaces `out` when the work is done, unless `out` has content by then.
 
     Raises UsageError.
     """
@@ -63,12 +63,12 @@ def _in_one_step(out: Path) -> Iterator[Path]:
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
         draft.chmod(0o755)
     except OSError as trouble:
-        in_the_way = isinstance(trouble, FileExistsError)  # a file where a directory would have to be
+        in_the_way = isinstance(trouble, FileExistsError)  # a file in place of a directory
         reason = os.strerror(errno.ENOTDIR) if in_the_way else trouble.strerror or str(trouble)
         raise UsageError(f"{out}: cannot be made: {reason}", remedy="name a directory that can be written") from None
     try:
         yield draft
-        draft.rename(out)  # in place of an empty directory, never of one that holds something
+        draft.rename(out)  # replaces an empty directory, never one with content
     except OSError as trouble:
         if trouble.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
             raise
@@ -78,7 +78,7 @@ def _in_one_step(out: Path) -> Iterator[Path]:
 
 
 def chosen(case_name: str | None, kind: str | None) -> tuple[Family, Case | None]:
-    """The family, and the case by its own name or by its anomaly's. Raises UsageError."""
+    """Return the family, and the case by its name or its anomaly's. Raises UsageError."""
     if kind is not None and kind not in FAMILIES:
         raise UsageError(f"--kind {kind}: is no kind of history{suggestion(kind, FAMILIES)}")
     if case_name is None:
@@ -99,7 +99,7 @@ def chosen(case_name: str | None, kind: str | None) -> tuple[Family, Case | None
 
 
 def list_cases(console: Console) -> int:
-    """Every case: its kind, what it is, what must come of it."""
+    """List every case: its kind, what it is, its required result."""
     for kind, family in FAMILIES.items():
         console.print(f"{kind:<19}{'healthy':<68}valid", markup=False)
         for one in family.cases:
@@ -108,9 +108,10 @@ def list_cases(console: Console) -> int:
 
 
 def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console: Console) -> int:
-    """Every case through its check, as a table. 1 if an anomaly is missed or anything else is flagged.
+    """Run every case through its check and print a table.
 
-    Interrupted, it sums up the cases that ended and raises KeyboardInterrupt.
+    Return 1 if an anomaly is missed or anything else is flagged. Interrupted, it sums up the cases that ended and
+    raises KeyboardInterrupt.
     """
     if kind is not None and kind not in FAMILIES:
         raise UsageError(f"--kind {kind}: is no kind of history{suggestion(kind, FAMILIES)}")

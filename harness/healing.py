@@ -1,7 +1,7 @@
-"""`squall heal`: end every fault on every host of an inventory, each host by itself.
+"""`squall heal`: end every fault on every host of an inventory, each host independently.
 
-What is wrong with one host, however it fails, keeps no other from being healed: it may not be reachable, its disk may
-be full, its Python may be gone, one of its faults may refuse to end. What is left is told by host and fault, and makes
+A failure of one host, of any kind, does not stop the healing of others: it may be unreachable, its disk may be full,
+its Python may be missing, one of its faults may refuse to end. What is left is reported by host and fault, and makes
 the command fail.
 """
 
@@ -22,20 +22,20 @@ from squall.harness.inventory import Inventory
 from squall.nemesis.ports import HostUnreachable, VerbFailed
 
 HOST_SECONDS = 180.0
-"""For one host: bringing a bundle onto a slow one takes its time."""
+"""The time for one host: sending a bundle to a slow host takes long."""
 
 NEWEST_AGENT = f'ls -td "$HOME"/{BASE}/bundles/*/agent/agent.py 2>/dev/null | head -n 1'
 
 
 @dataclass(frozen=True)
 class Healed:
-    """What became of one host."""
+    """The outcome of one host."""
 
     host: str
     healed: tuple[str, ...] = ()
     """The faults that were ended."""
     left: tuple[str, ...] | None = ()
-    """The faults that are still open; None if the host could not be asked."""
+    """The faults that are still open; None if the host did not respond."""
     trouble: str = ""
 
     @property
@@ -43,7 +43,7 @@ class Healed:
         return not self.trouble and self.left == ()
 
     def told(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         done = f"healed: {', '.join(self.healed)}" if self.healed else "nothing to heal"
         if self.ok:
             return done
@@ -60,7 +60,7 @@ class Bundles:
         self._making = threading.Lock()
 
     def of(self, kind: HostKind) -> Bundle:
-        """Raises UsageError."""
+        """Return the bundle for this kind. Raises UsageError."""
         with self._making:
             if kind not in self._made:
                 self._made[kind] = SquallNodes().bundle(kind)
@@ -88,7 +88,7 @@ async def heal_host(remote: Remote, bundles: Bundles) -> Healed:
 
 
 def place_of_agent(remote: Remote, bundles: Bundles) -> Place:
-    """Where an agent of ours lies on the host: this version's, or the newest there is if that cannot be brought there.
+    """Return where an agent of Squall lies on the host: this version's, or the newest there if this one cannot be sent.
 
     Raises UsageError.
     """
@@ -108,7 +108,7 @@ def _newest_agent(remote: Remote, found: Probe) -> Place | None:
 
 
 async def heal_hosts(inventory: Inventory, network: Network, heal_one: HealOne = heal_host) -> list[Healed]:
-    """Of every host what became of it, in the inventory's order. Whatever fails on one is told, never raised."""
+    """Heal all hosts. Return their outcomes, in the inventory's order; a host's failure is an outcome, never raised."""
     bundles = Bundles()
 
     async def one(remote: Remote) -> Healed:
@@ -119,7 +119,7 @@ async def heal_hosts(inventory: Inventory, network: Network, heal_one: HealOne =
             return Healed(remote.name, left=None, trouble=f"not done within {HOST_SECONDS:g} s")
         except (UsageError, HostUnreachable, VerbFailed) as trouble:
             return Healed(remote.name, left=None, trouble=" ".join(str(trouble).split()))
-        except Exception as trouble:  # an error of ours with one host must not leave faults on the others
+        except Exception as trouble:  # a bug that shows on one host must not leave faults on the others
             return Healed(remote.name, left=None, trouble=f"{type(trouble).__name__}: {trouble}")
         finally:
             remote.close()
@@ -128,7 +128,7 @@ async def heal_hosts(inventory: Inventory, network: Network, heal_one: HealOne =
 
 
 def what_is_left(outcome: Sequence[Healed]) -> str | None:
-    """What people have to know and do; None if every host is healed."""
+    """Describe what is not healed and what to do; None if every host is healed."""
     wrong = [one for one in outcome if not one.ok]
     if not wrong:
         return None
@@ -138,7 +138,7 @@ def what_is_left(outcome: Sequence[Healed]) -> str | None:
 
 
 def _ids(answer: dict[str, object]) -> dict[str, str]:
-    """Of a journal: how each open fault is told, by its id."""
+    """Return the open faults of a journal: a description by id."""
     entries = answer.get("entries")
     listed = entries if isinstance(entries, list) else []
     return {str(one["id"]): f"{one['id']} ({one['verb']})" for one in listed}

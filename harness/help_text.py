@@ -1,11 +1,11 @@
-"""Help texts whose examples can be copied: each stands on a line of its own, and no word is broken at a hyphen.
+"""Format help texts whose examples can be copied: each on a separate line, no word broken at a hyphen.
 
 An epilog holds `Example: COMMAND` or `Examples: COMMAND · COMMAND`, and perhaps sentences after that. Wrapping it as a
 paragraph would break `suites/leader-kill-lagging.yaml` in the middle of its name on a narrow terminal.
 
     with_examples(app)      # for every command and every group of commands below a typer application
 
-Leans on typer and on the click that it carries or stands on.
+Depends on typer and on the click that it vendors or depends on.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HYPHEN_KEPT = "\ue000"
 
 
 class _Help:
-    """What commands and groups have in common."""
+    """The formatting that commands and groups share."""
 
     epilog: str | None
 
     def get_help(self, ctx: Any) -> str:
-        """The whole help of a command."""
+        """Return the whole help of a command."""
         formatter = ctx.make_formatter()
         write_text, write_dl = formatter.write_text, formatter.write_dl
         formatter.write_text = lambda text: write_text(kept(text))
@@ -37,7 +37,7 @@ class _Help:
         return str(formatter.getvalue()).rstrip("\n").replace(HYPHEN_KEPT, "-")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Each example on a line of its own."""
+        """Write each example on a separate line."""
         if not self.epilog:
             return
         formatter.write_paragraph()
@@ -60,12 +60,12 @@ class GroupWithExamples(_Help, TyperGroup):
 
 
 def kept(text: str) -> str:
-    """A text that is not broken at its hyphens."""
+    """Protect a text from being broken at its hyphens."""
     return text.replace("-", HYPHEN_KEPT)
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Let every command and every group of `app` have such a help."""
+    """Make every command and every group of `app` format its help this way."""
     app.info.cls = GroupWithExamples
     for command in app.registered_commands:
         if command.cls is TyperCommand or command.cls is None:

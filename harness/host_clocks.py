@@ -1,12 +1,12 @@
-"""How the wall clocks of hosts are related to a run's time, so that what node logs say can be placed in it.
+"""Relate the wall clocks of hosts to a run's time, so that lines of node logs have a place in it.
 
-Nodes stamp their log with their host's time of day; a run is timed by the control process's monotonic clock. What
-lies between is read twice, when the load begins and when the nodes have been stopped, both times with no fault open,
-and kept in `clocks.json`: per host the nanoseconds to be added to its wall clock, and how uncertain that is
-(`clocks.py`). A clock that somebody else set meanwhile shows as uncertainty, never as another order of events.
+Nodes stamp their log with their host's time of day; a run is timed by the control process's monotonic clock. The
+difference is read twice, when the load begins and when the nodes have been stopped, both times with no fault open, and
+kept in `clocks.json`: per host the nanoseconds to be added to its wall clock, and their error (`clocks.py`). A clock
+that another program set meanwhile shows as uncertainty, never as another order of events.
 
-Hosts of a lab read the control node's own clock. Others are asked over SSH what time it is, as often as gives a good
-answer; one that cannot be asked has no reading, and its log is not placed.
+Hosts of a lab read the control node's own clock. Other hosts report their time over SSH, several times for a good
+reading; an unreachable host has no reading, and its log is not placed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ASK_SECONDS = 5.0
 
 
 class HostClocks:
-    """The readings of a run; each `read` makes them hold until then. Kept on disk after each."""
+    """The readings of a run; each `read` extends them to that time. Saved to disk after each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -52,7 +52,7 @@ class HostClocks:
 
 
 def best_of(theirs: Callable[[], int]) -> ClockReading:
-    """The quickest of several exchanges tells most."""
+    """Return the quickest of several exchanges, which is the most accurate."""
     readings = []
     for _ in range(EXCHANGES):
         asked = time.monotonic_ns()
@@ -63,7 +63,7 @@ def best_of(theirs: Callable[[], int]) -> ClockReading:
 def _asked(remote: Remote) -> ClockReading | None:
     try:
         return best_of(lambda: int(remote.run(["date", "+%s%N"], timeout=ASK_SECONDS, check=True).stdout))
-    except (SshError, ValueError):  # not there, or a `date` that knows no nanoseconds
+    except (SshError, ValueError):  # unreachable, or a `date` without nanoseconds
         return None
 
 
@@ -73,7 +73,7 @@ def save_clocks(directory: Path, readings: Mapping[str, ClockReading]) -> None:
 
 
 def load_clocks(directory: Path) -> dict[str, ClockReading]:
-    """The readings of a run; none if it has no file of them, or one that is damaged."""
+    """Return the readings of a run; none if their file is missing or damaged."""
     try:
         written = json.loads((directory / CLOCKS_FILE).read_text())
         return {name: ClockReading(**reading) for name, reading in written.items()}

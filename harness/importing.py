@@ -1,6 +1,7 @@
-"""`squall import`: another tool's history becomes a run that `squall check` judges.
+"""`squall import`: convert another tool's history to a run that `squall check` judges.
 
-It reads the file, writes the directory of a run and says what became what. Judging is `squall check`, as for any run.
+It reads the file, writes the directory of a run and reports how it was translated. `squall check` judges it like any
+run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_TRIES: Final = 1_000
 def import_run(
     tool: str, file: Path, out: Path | None, *, runs: Path, model: str | None, initial: str | None, console: Console
 ) -> int:
-    """Import a file and say where it lies. Raises UsageError, and then leaves no directory behind."""
+    """Import a file and print where the run lies. Raises UsageError, and then leaves no directory behind."""
     if tool not in TOOLS:
         raise UsageError(f"{tool}: is no tool whose histories are read{suggestion(tool, TOOLS)}", remedy=_USAGE)
     if model is not None and model not in MODELS:
@@ -57,7 +58,7 @@ _USAGE: Final = "squall import jepsen FILE, squall import elle FILE, or squall i
 
 
 def _value(initial: str | None) -> Any:
-    """What `--initial` states, in EDN."""
+    """Parse the value of `--initial`, in EDN."""
     if initial is None:
         return None
     try:
@@ -68,19 +69,19 @@ def _value(initial: str | None) -> Any:
 
 
 def _name_of(file: Path) -> str:
-    """A directory's name of a file's: letters, digits, dots and dashes, never hidden."""
+    """Derive a directory's name from a file's: letters, digits, dots and dashes, never hidden."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", file.stem).strip(".-") or "history"
 
 
 def _fresh(directory: Path) -> Path:
-    """The directory, made or found empty."""
+    """Return the directory, newly made or empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory}: is there already, and not empty", remedy="name a directory that is new")
     return _made(directory, exist_ok=True)
 
 
 def _numbered(folder: Path, name: str) -> Path:
-    """A directory that was not there before: `name`, or `name-2` and so on."""
+    """Make a new directory: `name`, or `name-2` and so on."""
     for number in range(1, MOST_TRIES):
         try:
             return _made(folder / (name if number == 1 else f"{name}-{number}"), exist_ok=False)

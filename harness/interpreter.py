@@ -1,24 +1,21 @@
-"""The interpreter: asks a generator what to do, lets clients do it, records what came of it. One for both
-worlds.
+"""Run a workload: get operations from a generator, let clients invoke them, record what happens; for both worlds.
 
-It is one coroutine. A thread (of the workload, a number) has at most one operation outstanding; the
-generator is asked only while it may use the answer; every invocation and completion goes to the generator
-and to the recorder. A thread whose operation completed `info` goes on under a fresh process number: old
-number plus the number of threads of the whole run, so that workers on several machines never give out the
-same one.
+The interpreter is one coroutine. A thread (of the workload, a number) has at most one operation outstanding; the
+generator is called only when its operation may be used; every invocation and completion goes to the generator and to
+the recorder. A thread whose operation completed `info` continues under a new process number: old number plus the number
+of threads of the whole run, so that workers on several machines never use the same one.
 
-Every answer of the generator is held to the rules (`Validated`) before it is carried out.
+Every operation from the generator is checked against the rules (`Validated`) before it is carried out.
 
-Time comes from a `workloads.ports.Clock`; waiting uses `call_later`, an `Event` and tasks, which the
-simulated loop has as well. Open-loop generators answer `Pending(until)`; the wait ends early when something
-completes.
+Time comes from a `workloads.ports.Clock`; waiting uses `call_later`, an `Event` and tasks, which the simulated loop has
+as well. Open-loop generators return `Pending(until)`; the wait ends early when an operation completes.
 
-No client acts before the invocation it was given is out of this process: before anybody else's turn, what was recorded
-is handed over (`hand_over`). Otherwise a worker that is killed leaves effects in the system of which nobody recorded
-the cause, and others would be said to have read what was never sent (HX-03).
+No client acts before its invocation has left this process: before any other task runs, the recorded events are passed
+on (`hand_over`). Otherwise a worker that is killed would leave effects in the system whose cause was never recorded,
+and other clients would seem to have read what was never sent (HX-03).
 
-Stopping. `stop()` ends the asking. Outstanding operations then have `drain` seconds to complete; what is
-open after that stays open in the history, which is the truth about it.
+`stop()` ends the generation of operations. Outstanding operations then have `drain` seconds to complete; what is open
+after that stays open in the history, as is correct.
 """
 
 from __future__ import annotations
@@ -45,10 +42,9 @@ Record = Callable[[Event], None]
 class Interpreter:
     """Drives one generator over the clients of some threads.
 
-    `clients` maps each thread to the client that serves it (many threads may share one), `client_numbers`
-    each thread to that client's number in the history. `total_threads` is the number of threads in the whole
-    run. `record` takes every invocation and completion; `hand_over` puts what it took out of reach of this process's
-    death.
+    `clients` maps each thread to the client that serves it (many threads may share one), `client_numbers` each thread
+    to that client's number in the history. `total_threads` is the number of threads in the whole run. `record` receives
+    every invocation and completion; `hand_over` makes what it received survive this process's death.
     """
 
     def __init__(
@@ -81,14 +77,12 @@ class Interpreter:
         self.wake = asyncio.Event()
 
     def stop(self) -> None:
-        """Ask for nothing more; `run` returns when the outstanding operations are done, or have had their
-        time.
-        """
+        """Stop generating operations; `run` returns when the outstanding ones have completed or their time is over."""
         self.stopping = True
         self.wake.set()
 
     async def run(self) -> Generator:
-        """Until the generator is exhausted or `stop` is called. Returns the generator's last state."""
+        """Run until the generator is exhausted or `stop` is called. Returns the generator's last state."""
         burst = 0
         while not self.stopping:
             self._take_completions()
@@ -172,7 +166,7 @@ class Interpreter:
             timer.cancel()
 
     async def _drain(self) -> None:
-        """Give outstanding operations their time, then leave them open."""
+        """Wait for outstanding operations, at most `drain` seconds, then leave them open."""
         self._take_completions()
         end = self.clock.now_ns() + int(self.drain * 1e9)
         self.wake.clear()

@@ -1,4 +1,4 @@
-"""Which machines there are: `inventory.yaml`, shaped as Ansible shapes it, or simply `lab:`.
+"""Read `inventory.yaml`, the list of hosts: shaped as Ansible shapes it, or simply `lab:`.
 
     all:
       vars: {ansible_user: squall, ansible_ssh_private_key_file: ~/.ssh/lab, python: /usr/bin/python3}
@@ -7,13 +7,13 @@
         brokers:     {hosts: {"b[1:5].lab.example": {rack: r1, data_dirs: [/data/1]}}}
         clients:     {hosts: {load1.lab.example: {}}}
 
-    lab: {controllers: 3, brokers: 3}                      # all that it may say: lab_shape.py
+    lab: {controllers: 3, brokers: 3}       # all permitted keys: lab_shape.py
 
-`load_inventory` answers an `Inventory` of frozen `HostSpec`s, with group variables inherited (all < group < host)
-and ranges spelt out, or one whose `lab` says what local lab to bring up. A host may stand in several groups
-(combined roles); a host twice in one group, two names for one address and port, an unknown group or key are errors
-that name line, field and remedy. Ansible's names are accepted where they mean something here; those that do not
-are refused rather than ignored, because an ignored `ansible_password` would surface as a riddle later.
+`load_inventory` returns an `Inventory` of frozen `HostSpec`s, with group variables inherited (all < group < host) and
+ranges expanded, or one whose `lab` is the shape of a local lab to bring up. A host may be in several groups (combined
+roles). A host twice in one group, two names for one address and port, an unknown group or key are errors that name
+line, field and remedy. Ansible's names are accepted where they mean something here; the others are refused rather than
+ignored, because an ignored `ansible_password` would cause a confusing failure later.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNDERSTOOD_SSH_OPTIONS = ("UserKnownHostsFile", "StrictHostKeyChecking")
 
 @dataclass(frozen=True)
 class HostSpec:
-    """One machine, and how to get onto it."""
+    """One machine, and how to log in to it."""
 
     name: str
     address: str
@@ -57,20 +57,20 @@ class HostSpec:
     known_hosts: Path = DEFAULT_KNOWN_HOSTS
     python: str = "python3"
     data_dirs: tuple[str, ...] = ()
-    """Where a node keeps its logs; empty means a directory of Squall's own on the host."""
+    """Where a node keeps its logs; empty means Squall's own directory on the host."""
     rack: str | None = None
     sudo: bool = False
     reduced: bool = False
-    """One of a reduced lab: processes of this machine, and root nowhere."""
+    """A host of a reduced lab: processes of this machine, and never root."""
     inventory: str = ""
     """The inventory file that lists it; empty for a host of a lab."""
 
     def command(self, *words: str) -> str:
-        """A command about this host as a person has to type it: with the inventory in which it is found."""
+        """Return a command about this host as a person has to type it, with the inventory that lists the host."""
         return shlex.join([*words, self.name, *(("-i", self.inventory) if self.inventory else ())])
 
     def described(self) -> str:
-        """`b2 (10.0.0.12)`, as error messages name a host."""
+        """Return `b2 (10.0.0.12)`, as error messages name a host."""
         return self.name if self.name == self.address else f"{self.name} ({self.address})"
 
 
@@ -102,7 +102,7 @@ class Inventory:
         return self.group("spark")
 
     def host(self, name: str) -> HostSpec:
-        """The host of that name. Raises UsageError, with the nearest name."""
+        """Return the host of that name. Raises UsageError, with the nearest name."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -111,7 +111,7 @@ class Inventory:
 
 
 class HostVariables(BaseModel):
-    """What may be said of a host, or under `vars` of all hosts of a group. Everything is optional."""
+    """The variables of a host, or under `vars` of all hosts of a group. Everything is optional."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -139,7 +139,7 @@ class HostVariables(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _one_line(cls, value: object) -> object:
-        """What stands here becomes part of files and commands on hosts."""
+        """Refuse control characters: the value becomes part of files and commands on hosts."""
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and any(is_control(one) for one in text):
                 raise ValueError("must be one line, without control characters")
@@ -148,7 +148,7 @@ class HostVariables(BaseModel):
     @field_validator("ansible_host")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """A part of `listeners`, in which a comma or a slash would begin another listener."""
+        """Check a part of `listeners`, in which a comma or a slash would begin another listener."""
         if value is not None and not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+", value):
             raise ValueError("is not a host name or an address")
         return value
@@ -203,7 +203,7 @@ class HostVariables(BaseModel):
 
 
 def ssh_options(arguments: str) -> Iterator[tuple[str, str]]:
-    """The (name, value) pairs of `-o Name=Value -oName=Value …`; anything else comes out as a name."""
+    """Yield the (name, value) pairs of `-o Name=Value -oName=Value …`; anything else is yielded as a name."""
     words = shlex.split(arguments)
     while words:
         word = words.pop(0)
@@ -228,14 +228,14 @@ def refuse_two_places(inventory: Path | None, lab_name: str | None) -> None:
 
 
 def from_hosts_on(path: KeyPath) -> str:
-    """`hosts.b2.ansible_port` says enough; the groups above it need not be spelt out."""
+    """Shorten a path to `hosts.b2.ansible_port`; the groups above it are not needed."""
     if "hosts" in path[:-1]:
         path = path[path.index("hosts") :]
     return dotted(path)
 
 
 def read_inventory(source: YamlSource) -> Inventory:
-    """The inventory a parsed file describes."""
+    """Return the inventory that a parsed file describes."""
     document = _mapping(source, (), source.data, ("all", "lab"))
     if len(document) != 1:
         raise source.error((), "an inventory has either `all:` (hosts as in Ansible) or `lab:`, and one of them")
@@ -250,7 +250,7 @@ def read_inventory(source: YamlSource) -> Inventory:
 
 
 def _mapping(source: YamlSource, path: KeyPath, data: Any, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    """`data` as a mapping whose keys are all `known` (any, if none are given); null counts as empty."""
+    """Return `data` as a mapping whose keys are all `known` (any, if none are given); null counts as empty."""
     if data is None:
         return {}
     if not isinstance(data, Mapping):
@@ -264,14 +264,14 @@ def _mapping(source: YamlSource, path: KeyPath, data: Any, known: tuple[str, ...
 
 @dataclass
 class _Mention:
-    """A host as it stands in one place of the file."""
+    """A host at one place of the file."""
 
     path: KeyPath
     variables: dict[str, Any]
 
 
 class _Reader:
-    """Turns the tree under `all` into hosts, collecting errors so that one reading tells of them together."""
+    """Turns the tree under `all` into hosts, collecting errors so that one reading reports them together."""
 
     def __init__(self, source: YamlSource) -> None:
         self.source = source
@@ -354,7 +354,7 @@ class _Reader:
                 self._note(at, f"host {name} has {key} {said}; give it once, under all.hosts")
 
     def _path(self, text: str) -> Path:
-        """A path of the file: `~` is the user's home; relative ones start at the inventory's directory."""
+        """Resolve a path of the file: `~` is the user's home; relative ones start at the inventory's directory."""
         return Path(self.source.file).parent / Path(text).expanduser()
 
     def _host(self, name: str, groups: tuple[str, ...], given: dict[str, Any]) -> HostSpec:
@@ -387,11 +387,11 @@ class _Reader:
 
 
 def expand_range(pattern: str) -> list[str]:
-    """`c[1:3].lab` → c1.lab, c2.lab, c3.lab. Padding (`[01:10]`), letters (`[a:c]`) and steps (`[1:9:2]`) too.
+    """Expand `c[1:3].lab` to c1.lab, c2.lab, c3.lab. Padding (`[01:10]`), letters (`[a:c]`), steps (`[1:9:2]`) too.
 
     Raises ValueError with the reason.
     """
-    pieces = re.split(r"\[([^\]]*)\]", pattern)  # every second one is a range
+    pieces = re.split(r"\[([^\]]*)\]", pattern)  # every second piece is a range
     names = [""]
     for place, piece in enumerate(pieces):
         items = _range(piece) if place % 2 else [piece]

@@ -1,8 +1,7 @@
-"""Judging runs: start the checker's engine once, check, and print the verdict for
-people (`results/render.py` has the words).
+"""Judge runs: start the checker's engine once, check, and print the verdict in the words of `results/render.py`.
 
-One Spark session serves all runs of a command; it starts when it is first needed, and that there is a Java to
-start it with is found out before a run begins. `verdict.json` holds the same for machines.
+One Spark session serves all runs of a command. It starts when it is first needed; whether there is a Java for it is
+checked before a run begins. `verdict.json` holds the verdict for programs.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Judge:
             self.spark.close()
 
     def prepare(self) -> None:
-        """Make sure that there will be a verdict, before anything else is done. Raises UsageError."""
+        """Make sure that a verdict will be possible, before anything else is done. Raises UsageError."""
         if not self.in_process:
             try:
                 require_java()
@@ -79,7 +78,7 @@ class Judge:
                 raise UsageError(str(trouble)) from None
 
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
-        """Check runs and print their verdicts. Raises UsageError where Spark cannot; runs stay as they were."""
+        """Check runs and print their verdicts. Raises UsageError if Spark fails; runs then stay unchanged."""
         try:
             with checked_alone(runs, self._say_waiting), self._progress(self._engine()) as engine:
                 verdicts = check_runs(runs, engine, budget=self.budget)
@@ -101,7 +100,7 @@ class Judge:
         self.console.print(f"{'wait':<7}another check of {shown_path(run)} is under way", markup=False, soft_wrap=True)
 
     def compare(self, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> bool:
-        """Print what a second opinion on the logs is; whether it is the same wherever there is one."""
+        """Print the second opinion on the logs. Return whether it is the same wherever there is one."""
         assert self.spark is not None, "judge first, on Spark"
         opinions = compared_with(list(zip(runs, verdicts, strict=True)), self.spark.session)
         for run, one in zip(runs, opinions, strict=True):
@@ -118,7 +117,7 @@ class Judge:
 
     @contextmanager
     def _progress(self, engine: InProcess | SparkEngine) -> Iterator[Engine]:
-        """On a terminal a bar shows how much has been checked, for as long as that takes."""
+        """Show a bar of the checking progress while the check runs, on a terminal only."""
         if not self.console.is_terminal:
             yield engine
             return
@@ -133,7 +132,7 @@ class Judge:
 
 
 def refuse_ignored_master(spark_master: str | None, *, in_process: bool) -> None:
-    """A check in this process has no use for a Spark cluster; whoever names one expects it to be used."""
+    """Raise UsageError for a Spark cluster named together with `--in-process`, which would ignore it."""
     if in_process and spark_master is not None:
         raise UsageError(
             f"--in-process checks without Spark, and --spark-master {spark_master} would be ignored",
@@ -150,7 +149,7 @@ def judge_stored(
     budget: float | None = None,
     second_opinion: bool = False,
 ) -> int:
-    """`squall check`: judge runs again; the status of the worst. After `budget` seconds no check is begun."""
+    """`squall check`: judge runs again. Return the worst status. After `budget` seconds no further check begins."""
     if second_opinion and (in_process or budget is not None):
         raise UsageError("--second-opinion is a query to Spark about whole runs: leave out --in-process and --budget")
     found = [run_directory(run) for run in runs]
@@ -164,7 +163,7 @@ def judge_stored(
 
 
 def sum_up(console: Console, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
-    """One line a run, and one for all of them."""
+    """Print one line per run, and one for all of them."""
     console.rule("runs", align="left", style="dim")
     for run, verdict in zip(runs, verdicts, strict=True):
         anomalies = f" ({', '.join(one.name for one in verdict.anomalies)})" if verdict.anomalies else ""
@@ -177,7 +176,7 @@ def sum_up(console: Console, runs: Sequence[Path], verdicts: Sequence[Verdict]) 
 
 
 def told(opinion: SecondOpinion | None) -> str:
-    """A second opinion in words."""
+    """Describe a second opinion."""
     if opinion is None:
         return "none, its logs were not checked"
     if not opinion.disagreements:
@@ -190,14 +189,14 @@ def told(opinion: SecondOpinion | None) -> str:
 
 
 def run_directory(name: Path) -> Path:
-    """A run by its path, `latest`, or its scenario's name. Raises UsageError."""
+    """Find a run by its path, `latest`, or its scenario's name. Raises UsageError."""
     if name.is_symlink() and not name.exists():
         raise UsageError(f"{name}: points to a run that is no longer there")
     try:
         found = find_run(name, RUNS)
     except NoSuchRun as missing:
         if name.is_dir() and is_run(name):
-            return name  # a run without its manifest is a run that cannot be judged: unknown, not bad usage
+            return name  # a run without its manifest cannot be judged: unknown, not bad usage
         if name.is_dir() and any(name.iterdir()):
             problem = f"{name}: is not a run: neither a manifest (run.json) nor a history is in it"
             raise UsageError(problem, remedy="name the directory of a run, such as runs/latest") from None
@@ -212,7 +211,7 @@ def run_directory(name: Path) -> Path:
 
 
 def print_verdict(console: Console, verdict: Verdict, run: Path) -> None:
-    """What was checked, what came of it, and where the report lies."""
+    """Print what was checked, the result, and where the report lies."""
     report = run / REPORT_FILE
     lines = verdict_lines(verdict, shown_path(run), shown_path(report) if report.exists() else "")
     console.print()
@@ -221,13 +220,13 @@ def print_verdict(console: Console, verdict: Verdict, run: Path) -> None:
 
 
 def shown_path(path: Path) -> str:
-    """A path as one would type it from here."""
+    """Return a path as one would type it from the current directory."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
 def show_run(name: Path, rows: str | None, console: Console) -> int:
-    """`squall show`: the verdict of a run in words, or rows of its history."""
+    """`squall show`: print the verdict of a run in words, or rows of its history."""
     run = run_directory(name)
     try:
         manifest = Manifest.load(run)
@@ -254,7 +253,7 @@ def show_run(name: Path, rows: str | None, console: Console) -> int:
 
 
 def manifest_lines(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What was run."""
+    """Yield what was run, as (label, text)."""
     yield "scenario", f"{manifest.scenario}   seed {manifest.seed}   {manifest.started}"
     if manifest.description:
         yield "", manifest.description

@@ -1,8 +1,7 @@
-"""`squall lab`: bring labs up and down, see what they answer and how far their racks are apart, look around on a host.
+"""`squall lab`: bring labs up and down, show their hosts and round trips, open a shell on a host.
 
-What lies between racks is told as it was asked for and as it is measured, side by side; a way that is much nearer than
-asked for, or that nothing comes back on, makes the command fail, for a lab that is not what it says would make every
-run on it say too much.
+Links between racks are shown as configured and as measured, side by side. A link that is much faster than configured,
+or on which no response arrives, makes the command fail: every run on such a lab would claim too much.
 """
 
 from __future__ import annotations
@@ -26,13 +25,16 @@ if TYPE_CHECKING:
 
 STANDARD_PORT = 22
 LEAST_SHARE_OF_ASKED = 0.9
-"""Of a latency: what a clock and a median of few may take from it. More is no error: a machine may be busy."""
+"""The least share of a configured latency to measure: clock errors and a median of few may lower it.
+
+Longer is no error: a machine may be busy.
+"""
 
 lab_app = typer.Typer(
     help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
 )
 
-NameOption = Annotated[str, typer.Option(help="labs of different names live side by side")]
+NameOption = Annotated[str, typer.Option(help="labs of different names run side by side")]
 
 
 @lab_app.command(
@@ -45,7 +47,7 @@ def lab_up_command(
     controllers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
     brokers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
     clients: Annotated[int | None, typer.Option(min=0, show_default="0", help="hosts that make the load")] = None,
-    racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over so many racks")] = None,
+    racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over this many racks")] = None,
     between_racks: Annotated[
         str | None,
         typer.Option(
@@ -55,13 +57,14 @@ def lab_up_command(
         ),
     ] = None,
     link: Annotated[
-        list[str] | None, typer.Option(metavar="RACK-RACK=PROFILE", help="another way between two racks, as r1-r3=20ms")
+        list[str] | None,
+        typer.Option(metavar="RACK-RACK=PROFILE", help="another profile between two racks, such as r1-r3=20ms"),
     ] = None,
     inventory: Annotated[
-        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="of the shape in this file's `lab:`")
+        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="use the shape under `lab:` in this file")
     ] = None,
     reduced: Annotated[
-        bool, typer.Option("--reduced", help="hosts that are plain processes, as where namespaces are forbidden")
+        bool, typer.Option("--reduced", help="make hosts of plain processes, as where namespaces are forbidden")
     ] = False,
     name: NameOption = "default",
 ) -> int:
@@ -94,9 +97,9 @@ def lab_up_command(
 @lab_app.command("down", epilog="Example: squall lab down --name default")
 def lab_down_command(
     name: NameOption = "default",
-    force: Annotated[bool, typer.Option("--force", help="even while a run is under way on it")] = False,
+    force: Annotated[bool, typer.Option("--force", help="also while a run is under way on the lab")] = False,
 ) -> None:
-    """Take a lab down with every process in it."""
+    """Take a lab down and end every process in it."""
     from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_down
     from squall.harness.hosts.lab_lock import locked_for_its_end
@@ -108,7 +111,7 @@ def lab_down_command(
 
 @lab_app.command("status", epilog="Example: squall lab status")
 def lab_status_command() -> int:
-    """Which labs are up, whether their hosts answer, and how far their racks are apart."""
+    """List the labs that are up, whether their hosts respond, and the round trips between their racks."""
     from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_status
 
@@ -135,10 +138,10 @@ def lab_status_command() -> int:
 )
 def lab_ssh_command(
     host: Annotated[str, typer.Argument(metavar="HOST", help="as `squall lab status` names it")],
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="without one: a shell")] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="a shell by default")] = None,
     name: NameOption = "default",
 ) -> None:
-    """A shell on a host of a lab, as root there (in a reduced lab as who you are), or one command."""
+    """Open a shell on a host of a lab as root (in a reduced lab as yourself), or run one command."""
     from squall.harness.hosts.lab import standing_lab
     from squall.harness.hosts.machine import SYSTEM_PATH
 
@@ -152,7 +155,10 @@ def lab_ssh_command(
 
 
 def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
-    """OpenSSH's client, with the lab's key and none of the user's settings. Raises UsageError for an unknown host."""
+    """Return the command of OpenSSH's client, with the lab's key and none of the user's settings.
+
+    Raises UsageError for an unknown host.
+    """
     spec = lab.inventory().host(host)
     options = {
         "UserKnownHostsFile": spec.known_hosts,
@@ -170,7 +176,7 @@ def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
 
 
 def shape_from_options(given: dict[str, object]) -> LabShape:
-    """The shape that options ask for. Raises UsageError."""
+    """Return the shape that options ask for. Raises UsageError."""
     try:
         return LabShape.model_validate(given)
     except ValidationError as invalid:
@@ -183,7 +189,7 @@ def shape_from_options(given: dict[str, object]) -> LabShape:
 
 
 def shape_from_file(file: Path, given: dict[str, object]) -> LabShape:
-    """The shape under `lab:` of an inventory. Raises UsageError."""
+    """Return the shape under `lab:` of an inventory. Raises UsageError."""
     from squall.harness.inventory import load_inventory
 
     if given:
@@ -211,7 +217,7 @@ def _link(text: str) -> tuple[str, str]:
 
 
 def show_racks(out: Console, lab: Lab) -> bool:
-    """Print measured round trips beside those asked for; whether all are what they should be."""
+    """Print measured round trips beside the configured ones. Return whether all are as they should be."""
     from squall.harness.hosts.round_trips import measured_round_trips
 
     if not lab.racks.count:
@@ -226,9 +232,9 @@ def show_racks(out: Console, lab: Lab) -> bool:
 
 
 def judged(trip: RoundTrip, racks: Racks) -> tuple[bool, str]:
-    """Whether a measured round trip is no shorter than it can be, and the line that tells.
+    """Return whether a measured round trip is long enough, and its line.
 
-    Jitter only adds, and how much of it a median of few shows is chance; so it is told and not held against the way.
+    Jitter only adds, and its effect on a median of few is chance; so it is shown but does not decide.
     """
     profile = racks.profile(trip.source, trip.target)
     where = f"within {trip.source}" if trip.source == trip.target else f"{trip.source}-{trip.target}"
@@ -244,7 +250,7 @@ def _asked(profile: LinkProfile) -> str:
 
 
 def show_what_it_lacks(out: Console, lab: Lab) -> None:
-    """Of a reduced lab why it is one, and what it cannot do."""
+    """Print why a lab is reduced, and what it cannot do."""
     from squall.harness.hosts.reduced_lab import LACKS
 
     label = "reduced"

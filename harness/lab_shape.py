@@ -1,11 +1,11 @@
-"""What a local lab looks like: how many hosts of each kind, in how many racks, and what lies between the racks.
+"""The shape of a local lab: how many hosts of each kind, in how many racks, with which links between racks.
 
     lab: {controllers: 3, brokers: 3, racks: 3, between_racks: 2ms, links: {r1-r3: {latency: 20ms, loss: 0.001}}}
 
-Hosts are dealt to the racks in turn, each kind by itself, so that controllers are spread, and brokers, and client
-hosts. A link profile is a property of the lab and no fault: it is there from the first packet on, nobody heals it, and
-faults come on top of it. It is written as a latency (`2ms`), as one of the named profiles (`zones`), or with all that
-it has, in a command line as `latency=2ms,jitter=0.5ms`.
+Hosts are distributed over the racks in turn, each kind separately, so that controllers are spread, and brokers, and
+client hosts. A link profile is a property of the lab and no fault: it holds from the first packet on, healing does not
+end it, and faults add to it. It is written as a latency (`2ms`), as one of the named profiles (`zones`), or with all
+its fields, on a command line as `latency=2ms,jitter=0.5ms`.
 
 Latency is one way, as everywhere else in Squall: a round trip takes it twice.
 """
@@ -30,13 +30,13 @@ NAMED_PROFILES: Mapping[str, Mapping[str, str]] = {
     "regions": {"latency": "15ms", "jitter": "2ms"},
     "continents": {"latency": "75ms", "jitter": "10ms", "loss": "0.001"},
 }
-"""Availability zones of one region, regions of one continent, and what is farther: orders of magnitude, no promise."""
+"""Availability zones of one region, regions of one continent, and farther: orders of magnitude, no promise."""
 
 _RACK = re.compile(r"r[1-9]\d*")
 
 
 class LinkProfile(BaseModel):
-    """What a way between two racks does to packets, each direction by itself. All their hosts share its bandwidth."""
+    """What a link between two racks does to packets, each direction separately. All their hosts share its bandwidth."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,11 +54,11 @@ class LinkProfile(BaseModel):
 
     @property
     def round_trip(self) -> float:
-        """Seconds that it adds to one, in the mean: jitter is half of its width each way."""
+        """Seconds added to a round trip in the mean: jitter is half of its width each way."""
         return 2 * self.latency + self.jitter
 
     def described(self) -> str:
-        """`2ms, jitter 0.5ms, 0.001 lost, 10MiB/s`."""
+        """Return `2ms, jitter 0.5ms, 0.001 lost, 10MiB/s`."""
         parts = [write_seconds(self.latency)]
         if self.jitter:
             shape = "" if self.distribution == "uniform" else f" ({self.distribution})"
@@ -71,7 +71,7 @@ class LinkProfile(BaseModel):
 
 
 def parse_profile(value: object) -> object:
-    """A latency, a name, or `key=value,…` as the mapping that a profile is. Raises ValueError."""
+    """Convert a latency, a name, or `key=value,…` to the mapping of a profile. Raises ValueError."""
     if not isinstance(value, str):
         return {"latency": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
     if value in NAMED_PROFILES:
@@ -88,7 +88,7 @@ Profile = Annotated[LinkProfile, BeforeValidator(parse_profile)]
 
 
 def check_racks(count: int, any_between: bool, links: Iterable[str]) -> None:
-    """Raise ValueError where links are not between two racks that are there, or one is given twice."""
+    """Raise ValueError where a link is not between two existing racks, or a link is given twice."""
     if (any_between or links) and count < 2:
         raise ValueError("between_racks and links need at least two racks; give `racks: 2` or more")
     seen: list[set[str]] = []
@@ -105,7 +105,7 @@ def check_racks(count: int, any_between: bool, links: Iterable[str]) -> None:
 
 
 class Racks(BaseModel):
-    """The racks of a lab and the ways between them. None at all is one switch for everybody."""
+    """The racks of a lab and the links between them. No racks mean one switch for all hosts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -123,13 +123,13 @@ class Racks(BaseModel):
         return tuple(f"r{number}" for number in range(1, self.count + 1))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every two racks, once."""
+        """Yield every two racks, once."""
         for index, one in enumerate(self.names):
             for other in self.names[index + 1 :]:
                 yield one, other
 
     def profile(self, one: str, other: str) -> LinkProfile | None:
-        """What lies between two racks; None where they are as near as hosts of one rack."""
+        """Return the link between two racks; None where they are as near as hosts of one rack."""
         if one == other:
             return None
         for name, profile in self.links.items():
@@ -138,7 +138,7 @@ class Racks(BaseModel):
         return self.between
 
     def dealt(self, place: int) -> str | None:
-        """The rack of a host that is the `place`-th of its kind, from 0."""
+        """Return the rack of a host that is the `place`-th of its kind, from 0."""
         return self.names[place % self.count] if self.count else None
 
 
@@ -163,7 +163,7 @@ class LabShape(BaseModel):
         return self
 
     def names(self) -> list[tuple[str, str]]:
-        """(host name, group), in the order of their addresses."""
+        """Return (host name, group), in the order of their addresses."""
         counted = (("c", "controllers", self.controllers), ("b", "brokers", self.brokers))
         return [
             (f"{letter}{number}", group)

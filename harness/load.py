@@ -1,10 +1,10 @@
-"""The control process's side of the load workers: start them, tell them what to do, add up what they report.
+"""Control the load workers: start them, send them commands, add up their reports.
 
-A worker (`worker.py`) is a process that speaks JSON lines on stdin and stdout, so it makes no difference
-whether the pipe ends in a local process inside the lab's network or in an SSH channel to a client host. What
-is common to both is `WorkerPipe`; local processes are started here, those on client hosts in `remote_load.py`.
+A worker (`worker.py`) is a process that exchanges JSON lines on stdin and stdout, so it makes no difference whether the
+pipe ends in a local process inside the lab's network or in an SSH channel to a client host. `WorkerPipe` is what both
+have in common; local processes are started here, those on client hosts in `remote_load.py`.
 
-`LoadTotals` adds the workers' progress reports up for the screen. The history does not depend on any of it.
+`LoadTotals` adds up the workers' progress reports for the screen. The history does not depend on them.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class WorkerFailed(Exception):
 
 
 class WorkerPipe(Protocol):
-    """A running worker process, wherever it runs."""
+    """A running worker process, on any machine."""
 
     async def write(self, line: bytes) -> None: ...
 
     async def read(self) -> bytes:
-        """The next line; empty once the worker has ended."""
+        """Return the next line; empty once the worker has ended."""
         ...
 
     async def end(self) -> None:
-        """Close its stdin, and see to it that the process is gone."""
+        """Close its stdin, and make sure that the process ends."""
         ...
 
 
 class LocalWorker:
-    """A worker process on this machine, inside the network `prefix` leads into."""
+    """A worker process on this machine, inside the network of the command `prefix`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -65,7 +65,7 @@ class LocalWorker:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # Ctrl-C is for the control process, which stops us in good order
+                start_new_session=True,  # Ctrl-C is for the control process, which stops its workers in order
                 limit=1 << 22,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
             )
@@ -93,8 +93,9 @@ class LocalWorker:
 
 @dataclass
 class LoadTotals:
-    """What all workers together have done so far, and the latencies of the last `RECENT_SECONDS`; once the load has
-    stopped, those of the whole load.
+    """The counts of all workers so far, and recent latencies.
+
+    The latencies are those of the last `RECENT_SECONDS`; once the load has stopped, also those of the whole load.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -107,7 +108,7 @@ class LoadTotals:
         return self.counts[f"{function}.{kind}"]
 
     def latency_ms(self, quantile: float) -> float | None:
-        """A quantile of the recent latencies in milliseconds, from intended to acknowledged."""
+        """Return a quantile of the recent latencies in milliseconds, from intended to acknowledged."""
         if not self.latencies_us:
             return None
         ordered = sorted(self.latencies_us)
@@ -123,24 +124,24 @@ class LoadWorkers:
         self.reports: list[asyncio.Queue[dict[str, Any]]] = [asyncio.Queue() for _ in pipes]
         self.latest: list[dict[str, Any]] = [{} for _ in pipes]
         self.recent: deque[tuple[float, list[int]]] = deque()
-        """Samples of latencies in µs, with when they came."""
+        """Samples of latencies in µs, with their time of arrival."""
         self.latencies = SendLatencies()
-        """Of the whole load; known once it has stopped."""
+        """Latencies of the whole load; known once it has stopped."""
         self.stopped = False
         self.readers: list[asyncio.Task[None]] = []
         self.trouble: list[str] = []
-        """What went wrong without ending the load: reasons why the history may not be whole."""
+        """Failures that did not end the load: reasons why the history may not be whole."""
         self.failure: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> list[dict[str, Any]]:
-        """Connect all clients; what each worker says about itself."""
+        """Connect all clients. Return what each worker reports about itself."""
         self._start_listening()
         for pipe, spec in zip(self.pipes, self.specs, strict=True):
             await self._tell(pipe, "open", spec=spec.to_json())
         return await self._answers("ready", OPEN_SECONDS)
 
     async def load(self) -> int:
-        """Start the load; the moment the first worker began, on the history's clock."""
+        """Start the load. Return the moment the first worker began, on the history's clock."""
         for pipe in self.pipes:
             await self._tell(pipe, "load")
         answers = await self._answers("loading", OPEN_SECONDS)
@@ -154,13 +155,13 @@ class LoadWorkers:
         self.stopped = True
 
     async def final(self, seconds: float) -> list[dict[str, Any]]:
-        """The final reads, done by the first worker: the state of each topic-partition."""
+        """Let the first worker do the final reads. Return the state of each topic-partition."""
         await self._tell(self.pipes[0], "final")
         answer = await self._answer(0, "final", seconds + STOP_SECONDS)
         return list(answer["reads"])
 
     async def close(self) -> int:
-        """Close histories and end the workers; the number of rows they wrote."""
+        """Close histories and end the workers. Return the number of rows they wrote."""
         for pipe in self.pipes:
             await self._tell(pipe, "close")
         answers = await self._answers("closed", STOP_SECONDS)
@@ -168,7 +169,7 @@ class LoadWorkers:
         return sum(int(answer["rows"]) for answer in answers)
 
     async def end(self) -> None:
-        """See to it that every worker is gone; what they recorded stays."""
+        """Make sure that every worker ends; what they recorded stays."""
         await asyncio.gather(*(pipe.end() for pipe in self.pipes), return_exceptions=True)
         for reader in self.readers:
             reader.cancel()
@@ -176,7 +177,7 @@ class LoadWorkers:
             self.failure.cancel()
 
     def totals(self) -> LoadTotals:
-        """All workers' progress, added up."""
+        """Add up all workers' progress."""
         totals = LoadTotals()
         for report in self.latest:
             totals.counts.update(report.get("counts", {}))
@@ -218,7 +219,7 @@ class LoadWorkers:
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
             self.failure.set_exception(WorkerFailed(reason))
-            self.failure.exception()  # it is looked at by whoever waits; nobody need be
+            self.failure.exception()  # marked as retrieved: it may be that no task awaits it
 
     async def _tell(self, pipe: WorkerPipe, command: str, **fields: Any) -> None:
         try:
@@ -230,7 +231,7 @@ class LoadWorkers:
         return list(await asyncio.gather(*(self._answer(index, kind, seconds) for index in range(len(self.pipes)))))
 
     async def _answer(self, index: int, kind: str, seconds: float) -> dict[str, Any]:
-        """The next report of that kind of one worker. Raises WorkerFailed."""
+        """Return the next report of that kind from one worker. Raises WorkerFailed."""
         wanted: asyncio.Future[Any] = asyncio.ensure_future(self.reports[index].get())
         await asyncio.wait({wanted, self.failure}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not wanted.done():

@@ -1,8 +1,8 @@
-"""Agents on client hosts, so that faults may be aimed at the load workers there, as at the nodes' processes.
+"""Run agents on client hosts, so that faults may target the load workers there, like the nodes' processes.
 
-A worker is started by its pipe and not by an agent; it is *adopted*: the agent is told its process id, and knows it
-from then on by a name, `load-0`, and by its start time. What agents owe a fault they owe it here too: a journal, a time
-to live, a keeper. Hosts that run no worker of this run get no agent.
+A worker is started by its pipe and not by an agent; it is *adopted*: the agent receives its process id, and from then
+on identifies it by a name, `load-0`, and by its start time. Faults there have all that agents provide elsewhere: a
+journal, a time to live, a keeper. Hosts that run no worker of this run get no agent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class LoadAgents:
 
     @classmethod
     async def beside(cls, workers: Sequence[RemoteWorker], numbers: Sequence[int], lock: str | None) -> LoadAgents:
-        """Agents up, and every worker known to one. Raises UsageError, SshError, VerbFailed, HostUnreachable."""
+        """Start the agents and register every worker with one.
+
+        Raises UsageError, SshError, VerbFailed, HostUnreachable.
+        """
         remotes = {worker.host.name: worker.host.remote for worker in workers}
         deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
         agents = {
@@ -47,11 +50,11 @@ class LoadAgents:
 
     @property
     def hosts(self) -> Mapping[str, LoadHost]:
-        """What faults are given."""
+        """The client hosts as faults receive them."""
         return {name: LoadHost(agent, self._processes[name]) for name, agent in self._agents.items()}
 
     async def heal(self) -> list[str]:
-        """End every fault; the hosts that could not be asked (their keepers will do it)."""
+        """End every fault. Return the hosts that did not respond (their keepers will end the faults)."""
         names = list(self._agents)
         results = await asyncio.gather(*(self._agents[name].call("heal") for name in names), return_exceptions=True)
         return [
@@ -65,7 +68,7 @@ class LoadAgents:
 
 
 async def _pid_of(worker: RemoteWorker) -> int:
-    """As the worker's shell wrote it down before it became the worker. Raises SshError."""
+    """Read the process id that the worker's shell wrote before it became the worker. Raises SshError."""
     path = f"{worker.directory}/worker.pid"
     found = await asyncio.to_thread(on_all, [worker.host.remote], lambda remote: remote.run(["cat", path]))
     answer = found[worker.host.name]

@@ -1,6 +1,6 @@
-"""`--wait`, for commands that lock hosts: alone it waits without end, with a number so many seconds.
+"""`--wait`, for commands that lock hosts: alone it waits without limit, with a number for so many seconds.
 
-typer's options have a value or none; `WithWait` lets this one stand alone, as `squall run SUITE --wait` does.
+typer's options have a value or none; `WithWait` permits this option to stand alone, as in `squall run SUITE --wait`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WITHOUT_END = "forever"
 
 WaitOption = Annotated[
     str | None,
-    typer.Option(metavar="[SECONDS]", help="wait for hosts that are in use, so long at most if given; else exit 254"),
+    typer.Option(metavar="[SECONDS]", help="wait for hosts in use, at most this long if given; without it, exit 254"),
 ]
 
 
@@ -30,7 +30,7 @@ class WithWait(CommandWithExamples):
 
 
 def with_wait(arguments: list[str]) -> list[str]:
-    """The arguments with a value behind each `--wait` that no number follows."""
+    """Return the arguments with a value behind each `--wait` that no number follows."""
     filled: list[str] = []
     for place, word in enumerate(arguments):
         filled.append(word)
@@ -41,7 +41,7 @@ def with_wait(arguments: list[str]) -> list[str]:
 
 
 def seconds_to_wait(given: str | None) -> float | None:
-    """None not to wait at all, infinity to wait without end. Raises UsageError."""
+    """Return None for no waiting, infinity for waiting without limit. Raises UsageError."""
     if given is None:
         return None
     if given == WITHOUT_END:

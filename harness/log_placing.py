@@ -1,13 +1,13 @@
-"""When a line of a node's log was written, in a run's time, though faults may have set the clock that stamped it.
+"""Find when a line of a node's log was written, in a run's time, even if faults set the stamping clock.
 
-A log is appended to, so its lines stand in the order in which they were written, and that order is never changed.
-What a stamp says is believed as far as it can be true: not before the line above, not after the logs were fetched, not
-within a fault that sets this host's clock. In such a fault's window a stamp is read as that clock showed time: shifted
-by the offset, running at the rate, jumping to and fro, or standing still. What comes of that, and what has to be put
-right after the line above because no reading of its stamp is possible, is *uncertain*, and the timeline says so.
+A log is appended to, so its lines are in the order in which they were written, and that order never changes. A stamp is
+believed as far as it can be true: not before the line above, not after the logs were fetched, not within a fault that
+sets this host's clock. In such a fault's window a stamp is interpreted as that clock showed time: shifted by the
+offset, running at the rate, jumping back and forth, or standing still. The result is *uncertain*, and the timeline
+marks it. So is a line placed right after the line above because its stamp has no possible interpretation.
 
-Of two readings that are both possible the earlier is taken, so that no line can push those below it into the future.
-Lines without a stamp (of a traceback, say) belong to the line above.
+If two interpretations are possible the earlier is taken, so that no line can push those below it into the future. Lines
+without a stamp (of a traceback, for example) have the time of the line above.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from squall.results.segments import FaultWindow
 
 SECOND = 1_000_000_000
 SLACK = SECOND // 4
-"""A fault's window is known from outside; it may have begun and ended so much earlier or later."""
+"""A fault's window is observed from outside; it may have begun and ended earlier or later by this much."""
 BEGINNING, NEVER = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Span = tuple[int, int]
-"""From when to when something was, in the run's time."""
+"""The beginning and end of a period, in the run's time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Disturbance:
         return self.since - SLACK <= moment <= self.until + SLACK
 
     def moments(self, shown: int) -> Iterator[Span]:
-        """When within the window the clock may have shown this; `shown` as if it had been true."""
+        """Yield when within the window the clock may have shown this; `shown` as if it had been true."""
         options = self.options
         if isinstance(options, ClockFreeze):
             stands = self.since if options.time is None else self._moment(options.time)
@@ -57,9 +57,9 @@ class Disturbance:
                 yield moment, moment
 
     def _shifts(self) -> Iterator[tuple[int, float]]:
-        """How far the clock is off as the window begins, and how fast it runs from there."""
+        """Yield how far the clock is off as the window begins, and how fast it runs from there."""
         options = self.options
-        yield 0, 1.0  # the node may not have read the clock that was set
+        yield 0, 1.0  # the node may not have read the changed clock
         if isinstance(options, ClockStrobe):
             yield round(options.offset * SECOND), 1.0
         elif isinstance(options, Clock):
@@ -73,7 +73,7 @@ class Disturbance:
 def disturbances(
     windows: Sequence[FaultWindow], options: Mapping[str, FaultOptions], host: str, reading: ClockReading
 ) -> list[Disturbance]:
-    """What the faults of a run did to the clock of a host."""
+    """Return what the faults of a run did to the clock of a host."""
     found = []
     for window in windows:
         setting = options.get(window.id)
@@ -89,7 +89,7 @@ def disturbances(
 
 @dataclass(frozen=True)
 class Place:
-    """When a line was written; `certain` if its stamp can mean nothing else."""
+    """The time of a line; `certain` if its stamp has only one interpretation."""
 
     moment: int
     certain: bool
@@ -104,7 +104,7 @@ class Placing:
         self._last = Place(BEGINNING, certain=False)
 
     def place(self, stamp: int | None) -> Place:
-        """The place of the next line, stamped with these nanoseconds since 1970, or not at all."""
+        """Return the place of the next line, stamped with these nanoseconds since 1970, or not at all."""
         if stamp is not None:
             self._last = self._placed(stamp + self._reading.offset)
         return self._last
@@ -130,7 +130,7 @@ class Placing:
 
 
 def stamp_of(line: str) -> tuple[int | None, str]:
-    """The nanoseconds since 1970 a line begins with, and the rest of it; None and all of it if it has none."""
+    """Return the nanoseconds since 1970 that a line begins with, and the rest; None and the whole line if none."""
     word, _, rest = line.partition(" ")
     if len(word) < len("2026-11-21T21:11:41") or not word[0].isdigit():
         return None, line

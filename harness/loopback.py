@@ -1,11 +1,11 @@
-"""A cluster of real node processes on loopback: no hosts, no SSH; for tests and benchmarks.
+"""Run a cluster of real node processes on loopback: no hosts, no SSH; for tests and benchmarks.
 
     with Cluster(brokers=3, controllers=3) as cluster:      # separate roles; Cluster.combined() for one node
         cluster.wait_until_ready()
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
 
-Ports are free ones of the moment; directories are temporary; every process ends with the cluster, whatever happened.
-Waiting is for conditions, with a deadline and with the nodes' logs in the error, never for a while.
+Ports are free ones of the moment; directories are temporary; every process ends with the cluster, after failures too.
+Waiting is for conditions, with a deadline and with the nodes' logs in the error, never for a fixed time.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ FAST = {
     "replica.fetch.backoff.ms": "100",
     "replica.lag.time.max.ms": "4000",
 }
-"""Settings that make faults show soon; a test that measures Kafka's defaults passes its own."""
+"""Settings that make faults show soon; a test that measures Kafka's defaults passes other settings."""
 
 
 class ClusterTrouble(AssertionError):
-    """The cluster did not do in time what was waited for; the message has the ends of the nodes' logs."""
+    """The cluster did not reach a state in time; the message has the ends of the nodes' logs."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. They are all held until the last is found, so they differ."""
+    """Return ports on which no process listens now. All are held until the last is found, so they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -103,13 +103,13 @@ class NodeProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM. Return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(STOP_TIMEOUT_S)
@@ -120,7 +120,10 @@ class NodeProcess:
 
 
 class Cluster:
-    """See the module. Brokers have ids from 1, controllers from 101; a combined node has 1."""
+    """Node processes on loopback; see the module.
+
+    Brokers have ids from 1, controllers from 101; a combined node has 1.
+    """
 
     def __init__(
         self,
@@ -135,9 +138,9 @@ class Cluster:
         initial_controllers: int | None = None,
         controller_logs: Path | None = None,
     ) -> None:
-        """`initial_controllers`: the voters are kept in the log, to begin with the first so many controllers.
+        """`initial_controllers`: the voters are kept in the log, initially the first so many controllers.
 
-        `controller_logs`: a directory, of whoever gives it, on another disk than the one for temporary files.
+        `controller_logs`: a directory, owned by the caller, on another disk than the one for temporary files.
         """
         self.directory = Path(tempfile.mkdtemp(prefix="squall-cluster-"))
         self._controller_logs = controller_logs
@@ -163,7 +166,7 @@ class Cluster:
 
     @classmethod
     def combined(cls, **options: object) -> Cluster:
-        """One node that is broker and controller."""
+        """Return a cluster of one node that is broker and controller."""
         return cls(brokers=1, controllers=1, combined=True, **options)  # type: ignore[arg-type]
 
     def _quorum(self, *, dynamic: bool) -> dict[str, str]:
@@ -174,7 +177,7 @@ class Cluster:
         return {"controller.quorum.voters": voters}
 
     def _format(self, controllers: list[int]) -> None:
-        """Have these controllers begin as the voters."""
+        """Format the directories with these controllers as the initial voters."""
         listed = tuple(
             Voter(node, "127.0.0.1", self.controller_ports[node], random_id(seeded_rng())) for node in controllers
         )
@@ -227,7 +230,7 @@ class Cluster:
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    # -- what is so -----------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -246,7 +249,7 @@ class Cluster:
         return [self.nodes[node] for node in self.controller_ports]
 
     def metrics(self, node: int) -> Metrics:
-        """What a running node counts."""
+        """Return the metrics of a running node."""
         return scrape("127.0.0.1", self.metrics_ports[node])
 
     def logs(self) -> str:
@@ -255,7 +258,7 @@ class Cluster:
     # -- waiting --------------------------------------------------------------------------------------------------
 
     def wait_for(self, what: str, find: Callable[[], Found | None], timeout_s: float = START_TIMEOUT_S) -> Found:
-        """Ask again and again until there is something true; fail with the nodes' logs."""
+        """Poll until `find` returns something true; fail with the nodes' logs."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = find()
@@ -266,7 +269,7 @@ class Cluster:
             time.sleep(LOOK_EVERY_S)
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Until every running broker has said that it is unfenced."""
+        """Wait until every running broker has reported that it is unfenced."""
         for node in self.brokers:
             if node.pid is not None:
                 self.wait_for(f"broker {node.node_id} ready", partial(_is_ready, node), timeout_s)

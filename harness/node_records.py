@@ -1,13 +1,13 @@
-"""Collect what the nodes of a run left: every replica's log as digests, metadata logs, control traces (HX-05, HX-06).
+"""Collect a run's node records: digests of every replica's log, metadata logs, control traces (HX-05, HX-06).
 
 After faults are healed and final reads are done, while nodes still run, each host describes its own logs with a program
-of the node's bundle (`nodes/server/digest.py`), so that no log travels. Control traces are fetched with the nodes' logs
-once the nodes have stopped. Both become tables beside the history, `replicas.parquet` and `control-plane.parquet`
-(`node_tables.py`), which the checker judges like every other (`results/checks/replicas`).
+of the node's bundle (`nodes/server/digest.py`), so that no log has to be transferred. Control traces are fetched with
+the nodes' logs once the nodes have stopped. Both become tables beside the history, `replicas.parquet` and
+`control-plane.parquet` (`node_tables.py`), which the checker judges like every other table (`results/checks/replicas`).
 
-A host that does not answer, or a digest that is torn, is written down as that: the checker then says which replica was
-not compared, and the verdict is unknown. If not even the quorum's leader can be asked there are no tables, and the
-manifest says why.
+A host that does not respond, or a torn digest, is recorded as such: the checker then reports which replica was not
+compared, and the verdict is unknown. If not even the quorum's leader responds there are no tables, and the manifest
+states why.
 """
 
 from __future__ import annotations
@@ -53,19 +53,24 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class NodeRecords:
-    """Collects from the hosts of one testbed. `describe` while nodes run, then `write` once their traces are there."""
+    """Collects from the hosts of one testbed.
+
+    Call `describe` while nodes run, then `write` once their traces are there.
+    """
 
     testbed: Testbed
     directory: Path
-    """The run's, in which `nodes/HOST/` gets what is fetched."""
+    """The run's directory, in which `nodes/HOST/` receives the fetched files."""
     problem: str = "the run ended before its nodes could be asked"
     """Why there is nothing to write; empty once there is."""
     _asked: Asked | None = None
     _described: list[Described] = field(default_factory=list)
 
     async def describe(self, scenario: Scenario, reads: Iterable[Mapping[str, Any]], settle: float) -> str:
-        """Have every host describe its logs; what came of it, in words. ISRs have `settle` seconds to be whole first:
-        whoever is not in one then is not held to what its members must have.
+        """Let every host describe its logs. Return the outcome in words.
+
+        ISRs have `settle` seconds to be whole first: a replica outside its ISR then need not have what members must
+        have.
         """
         began = time.monotonic()
         if settle > 0:
@@ -104,13 +109,13 @@ class NodeRecords:
         return list(self.testbed.plans.items())
 
     async def _ask(self, ends: Mapping[tuple[str, int], int], removal: bool) -> Asked:
-        """In the order that `node_tables.py` relies on. Raises OperationRefused."""
+        """Query in the order that `node_tables.py` relies on. Raises OperationRefused."""
         first = await self._quorum()
         watermarks = await asyncio.to_thread(self._high_watermarks)
         return Asked((first, await self._quorum()), watermarks, ends, removal)
 
     async def _quorum(self) -> QuorumFacts:
-        """Raises OperationRefused."""
+        """Return the quorum's state. Raises OperationRefused."""
         operator = self.testbed.operator()
         try:
             found = await asyncio.wait_for(operator.quorum(), ASK_SECONDS)
@@ -122,7 +127,7 @@ class NodeRecords:
         return QuorumFacts(leader=found.leader, epoch=found.epoch, committed=found.committed, voters=voters)
 
     def _high_watermarks(self) -> dict[int, Mapping[tuple[str, int], int] | None]:
-        """What brokers have written down, by node; None where it cannot be read."""
+        """Return the high watermarks that brokers have checkpointed, by node; None where they cannot be read."""
 
         def read(remote: Remote, plan: NodePlan) -> Mapping[tuple[str, int], int]:
             path = f"{plan.process.data}/{HIGH_WATERMARKS}"
@@ -132,7 +137,7 @@ class NodeRecords:
         return {self.testbed.plans[name].node_id: None if isinstance(one, str) else one for name, one in found.items()}
 
     def _fetch_digests(self) -> dict[str, str]:
-        """Describe and fetch, on all hosts at once; why it did not work, by host."""
+        """Describe and fetch, on all hosts in parallel. Return why it failed, by host."""
 
         def fetch(remote: Remote, plan: NodePlan) -> None:
             remote.run(list(plan.digest), check=True, timeout=DIGEST_SECONDS, sudo=remote.spec.sudo)
@@ -145,7 +150,7 @@ class NodeRecords:
         return missing | {name: one for name, one in found.items() if isinstance(one, str)}
 
     def _on_each(self, work: Callable[[Remote, NodePlan], Answer], names: Iterable[str]) -> dict[str, Answer | str]:
-        """Do it on all of these hosts; where it fails, why."""
+        """Do `work` on all of these hosts. Return its result, or why it failed, by host."""
 
         def one(remote: Remote) -> Answer | str:
             try:
@@ -172,8 +177,10 @@ class NodeRecords:
 
 
 def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> dict[tuple[str, int], int]:
-    """Where what is committed ends at least, by topic-partition: behind its marker, once that was read, for consumers
-    read only what is committed; or once it was acknowledged by all in-sync replicas.
+    """Return a lower bound of the committed end by topic-partition: the offset after its marker.
+
+    The marker counts once it was read, because consumers read only what is committed, or once all in-sync replicas
+    acknowledged it.
     """
     by_all = scenario.workload.model_dump().get("acks") == "all"
     return {
@@ -184,7 +191,7 @@ def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> di
 
 
 def removal_allowed(scenario: Scenario) -> bool:
-    """Whether retention of all topics, or clients, may remove records from the front of a log."""
+    """Return whether retention of all topics, or clients, may remove records from the front of a log."""
     config = {name: str(value) for name, value in scenario.cluster.config.items()}
     keeps = ("log.retention.bytes", "log.retention.ms", "log.retention.minutes", "log.retention.hours")
     if any(config.get(name, "-1") != "-1" for name in keeps):

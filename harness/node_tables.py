@@ -1,16 +1,16 @@
-"""What nodes said of their logs, as the tables that the checks of replicas and control plane read.
+"""Build the tables that the checks of replicas and control plane read, from what nodes reported about their logs.
 
 Input are the files that `node_records.py` fetched: a digest per host (`nodes/server/digest.py`), a control trace per
-host (`nodes/server/trace.py`), and what was asked of the cluster before: the quorum's leader and committed end, the
-high watermarks that brokers had written down, the markers of the final reads. No I/O but reading those files.
+host (`nodes/server/trace.py`), and the earlier responses of the cluster: the quorum's leader and committed end, the
+high watermarks that brokers had checkpointed, the markers of the final reads. No I/O but reading those files.
 
-How it hangs together, so that no replica is held to more than it must have:
+The order of these steps ensures that no replica is required to have more than it must:
 
     quorum (1)  →  high watermarks on disk  →  quorum (2)  →  every log
 
-The committed ISR is that of (2). Whoever is in it then has all that was below any high watermark before, and all that
-was acknowledged before; logs are read after that. A high watermark counts only for a topic that was there, with the
-same id, at (1): the file knows names only.
+The committed ISR is that of (2). Every member of it then has all that was below any earlier high watermark, and all
+that was acknowledged earlier; logs are read after that. A high watermark counts only for a topic that existed, with the
+same id, at (1): the file has names only.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DescribedLog:
 
 @dataclass(frozen=True)
 class Described:
-    """What a host described, or why it did not."""
+    """What a host reported about its logs, or why it did not."""
 
     host: str
     node: int
@@ -80,9 +80,11 @@ class Described:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the cluster said before logs were read. `quorums`: at (1) and (2) of the module. `watermarks`: by node what
-    its checkpoint of high watermarks held, None where it could not be read. `ends`: by topic-partition the end of what
-    final reads have shown to be acknowledged.
+    """What the cluster reported before logs were read.
+
+    `quorums`: at (1) and (2) of the module. `watermarks`: by node the content of its checkpoint of high watermarks,
+    None where it could not be read. `ends`: by topic-partition the end of what final reads have shown to be
+    acknowledged.
     """
 
     quorums: tuple[QuorumFacts, QuorumFacts]
@@ -100,7 +102,7 @@ class TornDigest(Exception):
 
 
 def read_digest(path: Path) -> tuple[tuple[DescribedLog, ...], tuple[dict[str, Any], ...]]:
-    """The logs and metadata records of a host's digest. Raises TornDigest and OSError."""
+    """Read the logs and metadata records of a host's digest. Raises TornDigest and OSError."""
     logs: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     records: list[dict[str, Any]] = []
     ended = None
@@ -142,7 +144,10 @@ def _described(facts: Mapping[str, Any], parts: list[dict[str, Any]]) -> Describ
 
 
 def read_trace(path: Path, host: str, node: int) -> Iterator[TraceEvent]:
-    """The events of a host's control trace that are checked; half a line of a killed node is an event of its own."""
+    """Yield the events of a host's control trace that are checked.
+
+    The half line of a killed node is a separate event.
+    """
     incarnation = 0
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -180,7 +185,7 @@ def _traced(said: Mapping[str, Any], host: str, node: int, incarnation: int) -> 
 
 
 def parse_watermarks(text: str) -> dict[TopicPartition, int]:
-    """What Kafka's checkpoint of high watermarks says."""
+    """Parse Kafka's checkpoint of high watermarks."""
     found = {}
     for entry in (line.split() for line in text.splitlines()[2:]):
         if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
@@ -192,7 +197,7 @@ def parse_watermarks(text: str) -> dict[TopicPartition, int]:
 
 
 def tables_of(asked: Asked, described: Iterable[Described], events: Iterable[TraceEvent]) -> tuple[pa.Table, pa.Table]:
-    """The tables of replicas and of the control plane."""
+    """Return the tables of replicas and of the control plane."""
     hosts = list(described)
     quorum = asked.quorums[1]
     source = next((one for one in hosts if one.node == quorum.leader), None)
@@ -240,7 +245,7 @@ def _metadata_log(one: Described) -> Replica:
 def _replicas(
     asked: Asked, records: list[MetadataRecord], with_retention: set[str], hosts: list[Described]
 ) -> Iterator[tuple[Replica, Columns]]:
-    """Every replica that committed metadata names as in sync, and every other log that a host has."""
+    """Yield every replica that committed metadata names as in sync, and every other log that a host has."""
     before, now = (replayed(records, one.committed) for one in asked.quorums)
     logs = {
         (log.topic_id, log.partition, one.node): log for one in hosts for log in one.logs if log.topic != METADATA_TOPIC
@@ -278,14 +283,14 @@ def _replicas(
 
 
 def _required(asked: Asked, before: States, key: tuple[str, int], place: TopicPartition, isr: tuple[int, ...]) -> int:
-    """The offset below which every in-sync replica must have all; -1 if nothing is known of it."""
+    """Return the offset below which every in-sync replica must have all; -1 if it is unknown."""
     told = [one for node in isr if (one := asked.watermarks.get(node)) is not None]
     ends = [one.get(place, 0) for one in told] if key in before.now else [0] * len(told)
     return max([*ends, asked.ends.get(place, -1)], default=-1)
 
 
 def _left_over(one: Described, topic_id: str, partition: int, log: DescribedLog) -> Replica:
-    """A log that committed metadata does not name: of a topic that was removed, or not removed here yet."""
+    """Return a log that committed metadata does not name: its topic is deleted, or not yet deleted on this host."""
     return Replica(
         topic=log.topic,
         partition=partition,

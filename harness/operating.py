@@ -1,6 +1,6 @@
-"""An operator's hands for the nemesis: what `nemesis.ports.ClusterOperator` asks by host name, over the Kafka protocol.
+"""Carry out operator requests by host name, over the Kafka protocol (`nemesis.ports.ClusterOperator`).
 
-The nemesis knows hosts, the protocol knows node ids; this is where the one becomes the other. Both worlds use it.
+The nemesis uses hosts, the protocol uses node ids; this module converts the one to the other, for both worlds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class ClusterHands:
-    """Fulfils `nemesis.ports.ClusterOperator`. `ids` are all nodes by host, `controllers` the addresses of voters."""
+    """Implements `nemesis.ports.ClusterOperator`. `ids`: all nodes by host; `controllers`: the addresses of voters."""
 
     def __init__(self, client: NativeOperator, ids: Mapping[str, int], controllers: Mapping[str, Address]) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class ClusterHands:
         return Counter(one.topic for one in state.partitions)
 
     async def quorum(self) -> Quorum:
-        """The metadata quorum as its leader tells it. Raises OperationRefused."""
+        """Return the metadata quorum as its leader reports it. Raises OperationRefused."""
         try:
             return await self._client.quorum()
         except OSError as trouble:

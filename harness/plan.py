@@ -1,6 +1,6 @@
-"""From a suite and a seed to what exactly will be done: before anything is started, and for `squall plan` to print.
+"""Derive from a suite and a seed exactly what a run will do, before anything is started, also for `squall plan`.
 
-The seed decides the schedule of faults to the millisecond, and whom a fault hits where a choice is left. It is
+The seed decides the schedule of faults to the millisecond, and which host a fault hits where there is a choice. It is
 printed with every run and repeats it (HX-09).
 """
 
@@ -53,11 +53,11 @@ class RunPlan:
     capture: bool = False
     """Whether packets are captured on the nodes' hosts."""
     one_of_several: bool = False
-    """Whether its suite file holds other scenarios, or asks for other seeds, too."""
+    """Whether its suite file also holds other scenarios, or asks for other seeds."""
 
     @property
     def name(self) -> str:
-        """That of its scenario."""
+        """The name of its scenario."""
         return self.scenario.scenario
 
     @property
@@ -66,11 +66,11 @@ class RunPlan:
 
     @property
     def workers(self) -> int:
-        """How many processes make the load: no more than there are producers to share out."""
+        """How many processes generate the load: no more than there are producers to distribute."""
         return min(MOST_WORKERS, self.scenario.workload.producers)
 
     def command(self) -> str:
-        """What repeats exactly this run."""
+        """Return the command that repeats exactly this run."""
         words = ["squall", "run", str(self.suite), "--seed", str(self.seed)]
         if self.one_of_several:
             words += ["--only", self.scenario.scenario]
@@ -80,12 +80,12 @@ class RunPlan:
 
 
 def choose_seed(given: int | None) -> int:
-    """The seed asked for, or a new one, short enough to be typed again."""
+    """Return the given seed, or a new one, short enough to be typed again."""
     return given if given is not None else random.SystemRandom().randint(1, LARGEST_CHOSEN_SEED)
 
 
 def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
-    """The faults of a scenario, to the millisecond. Raises UsageError for one that does not fit the load."""
+    """Return the faults of a scenario, to the millisecond. Raises UsageError for a fault that does not fit the load."""
     try:
         return build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
     except ValueError as wrong:
@@ -94,7 +94,7 @@ def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
 
 @dataclass(frozen=True)
 class Refused:
-    """A scenario that cannot be run with some seed, and the whole message why."""
+    """A scenario that cannot be run with some seed, and the whole message why not."""
 
     scenario: str
     seed: int
@@ -110,7 +110,7 @@ def plan_suite(
     capture: bool = False,
     now: datetime | None = None,
 ) -> Iterator[RunPlan]:
-    """Every run of a suite, in order. Raises UsageError at the first scenario that is refused."""
+    """Yield every run of a suite, in order. Raises UsageError at the first scenario that is refused."""
     for one in planned(suite, seed, runs_directory, idle_nemesis=idle_nemesis, capture=capture, now=now):
         if isinstance(one, Refused):
             raise UsageError(one.problem)
@@ -127,7 +127,7 @@ def planned(
     now: datetime | None = None,
     place: Place = ANYWHERE,
 ) -> Iterator[RunPlan | Refused]:
-    """Every run of a suite, in order, or why there cannot be one; `squall plan` and `squall run` refuse the same."""
+    """Yield every run of a suite, in order, or its refusal; `squall plan` and `squall run` refuse the same runs."""
     named = Path(suite.said or suite.path)
     started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
     for scenario in suite.scenarios:
@@ -155,12 +155,12 @@ def planned(
 
 
 def simulate_command(suite: Path, scenario: Scenario) -> str:
-    """What simulates a scenario, wherever its suite lies."""
+    """Return the command that simulates a scenario, wherever its suite lies."""
     return shlex.join(["squall", "simulate", str(suite), "--only", scenario.scenario])
 
 
 def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
-    """Raise UsageError for a scenario that no hosts can run, whatever the seed."""
+    """Raise UsageError for a scenario that no hosts can run, with any seed."""
     if scenario.swarm:
         raise UsageError(
             f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
@@ -170,7 +170,7 @@ def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
 
 
 def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule) -> None:
-    """Raise UsageError for faults that exclude each other, and for what the hosts of `place` cannot be asked for."""
+    """Raise UsageError for faults that exclude each other, and for faults that the hosts of `place` do not support."""
     if isinstance(place, Anywhere):
         refuse_clashes(suite, scenario, schedule)
         return
@@ -182,7 +182,7 @@ def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule)
 
 
 def _messages(options: FaultOptions) -> str:
-    """The messages that a fault picks out: `AlterPartition requests, leader of events/0 to all nodes`."""
+    """Describe the messages that a fault selects: `AlterPartition requests, leader of events/0 to all nodes`."""
     if not isinstance(options, RpcHold | RpcCut):
         return ""
     return f"{options.api} {options.direction}s, {options.senders or 'everybody'} to {options.receivers}"
@@ -211,7 +211,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
 
 
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
-    """Raise UsageError for a fault that needs a verb no agent on a host offers yet."""
+    """Raise UsageError for a fault that needs a verb that no agent on a host offers yet."""
     for path, entry in faults_of(scenario):
         if missing := missing_verbs(entry):
             raise UsageError(
@@ -222,7 +222,7 @@ def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
 
 
 def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """What would be done, as (label, text) lines."""
+    """Yield what would be done, as (label, text) lines."""
     cluster, load = scenario.cluster, scenario.workload
     yield "scenario", scenario.scenario
     if scenario.description:

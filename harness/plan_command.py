@@ -1,4 +1,4 @@
-"""`squall plan`: what every run of a suite would do, to whom, when, and which of them `squall run` would refuse."""
+"""`squall plan`: print what every run of a suite would do, where, when, and which runs `squall run` would refuse."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RUNS = Path("runs")
 
 
 def print_plan(out: Console, suite: Suite, seed: int, inventory: Inventory | None) -> int:
-    """Print the first run of each scenario, and every refusal. The exit status: 254 if there is any.
+    """Print the first run of each scenario, and every refusal. Return the exit status: 254 if any run is refused.
 
-    `inventory` is where `squall run` would be told to run; without one it makes the lab that a scenario describes.
-    Raises UsageError for a suite of one run that is refused, as `squall run` does.
+    `inventory` is that of `squall run`; without one each scenario's own lab is assumed. Raises UsageError for a suite
+    of one run that is refused, as `squall run` does.
     """
     out.print(f"{'seed':<11}{seed}")
     runs = planned(suite, seed, RUNS, place=OwnLab() if inventory is None else inventory)

@@ -1,8 +1,8 @@
-"""From operations to the history: the one translation between `workloads` and `results`.
+"""Translate operations to the history: the only translation between `workloads` and `results`.
 
-A `Recorder` is handed every event of an interpreter and writes it to its segment: the invocation when it happens,
-the completion when it comes. It joins nothing and judges nothing; an operation whose completion never came is
-simply open in the history.
+A `Recorder` receives every event of an interpreter and writes it to its segment: the invocation when it happens, the
+completion when it comes. It joins nothing and judges nothing; an operation without a completion stays open in the
+history.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Recorder:
 
     def __init__(self, writer: HistoryWriter, *, markers_differ: bool = False) -> None:
         self.writer = writer
-        # Markers are always acks=all and idempotent, whatever the workload's producers do.
+        # Markers are always acks=all and idempotent, independent of the workload's producers.
         self.marker_acks = ACKS_ALL if markers_differ else None
         self.marker_idempotent = True if markers_differ else None
 
@@ -44,7 +44,7 @@ class Recorder:
         clock_offset: int = 0,
         clock_error: int = 0,
     ) -> Recorder:
-        """Begin a new segment of the run in `run_directory`. `acks` and `idempotent` are the producers'."""
+        """Begin a new segment of the run in `run_directory`. `acks` and `idempotent` are those of the producers."""
         header = SegmentHeader(
             run_id=run_id,
             segment=segment,
@@ -136,7 +136,7 @@ class Recorder:
         )
 
     def flush(self) -> None:
-        """What was recorded so far survives the death of this process."""
+        """Make everything recorded so far survive the death of this process."""
         self.writer.flush()
 
     def close(self) -> None:

@@ -1,14 +1,15 @@
-"""Load workers on client hosts: the same program and the same pipe as locally, only that the pipe is an SSH channel.
+"""Run load workers on client hosts: the same program and protocol as locally, over an SSH channel as the pipe.
 
     control process ──stdin──▶ sshd ──▶ squall.harness.worker ──▶ ~/.squall/load/RUN-0/history/segment-000.jsonl
 
-What is different from a worker next door:
+Differences from a local worker:
 
-* Its clock is another machine's. It is read before and after the load (`clocks.py`), over the very pipe.
-* Its segment lies over there. It is fetched when the worker has ended, whatever the reason. The run's history
-  comes into its place only when *all* segments are there: half a history is not one, because a read of a record
-  whose send is missing would look like a record from nowhere.
-* The link may be cut without an end of the stream. Then the worker hears no beats any more, and ends by itself.
+* Its clock is another machine's. It is read before and after the load (`clocks.py`), over the same pipe.
+* Its segment lies on the client host. It is fetched when the worker has ended, for any reason. The run's history is
+  put in its place only when *all* segments are there: with half a history, a read of a record whose send is missing
+  would look like a phantom.
+* The link may be cut without an end of the stream. Then the worker receives no beats any more, and ends by its own
+  timeout.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ if b"squall.harness.worker" in command and not select.select([handle], [], [], f
 
 
 class RemoteWorker:
-    """A worker process on a client host. Fulfils `WorkerPipe`."""
+    """A worker process on a client host. Implements `WorkerPipe`."""
 
     def __init__(self, host: ClientHost, directory: str, channel: LineChannel) -> None:
         self.host = host
@@ -70,7 +71,7 @@ class RemoteWorker:
 
     @classmethod
     async def start(cls, host: ClientHost, run_id: str, worker: int) -> RemoteWorker:
-        """Raises SshError."""
+        """Start a worker. Raises SshError."""
         directory = host.directory(run_id, worker)
         channel = await asyncio.to_thread(host.remote.open_channel, worker_command(host, directory))
         return cls(host, directory, channel)
@@ -85,7 +86,7 @@ class RemoteWorker:
         return await self._lines.get()
 
     async def end(self) -> None:
-        """End its input and wait for the end of its output, for a while; then it is gone, one way or the other."""
+        """End its input and wait for the end of its output, for a limited time; then close the channel."""
         if self._beating.done():
             return
         self._beating.cancel()
@@ -96,9 +97,9 @@ class RemoteWorker:
         self._sending.shutdown(wait=False)
 
     def fetch(self, worker: int, into: Path) -> None:
-        """See to it that the process has ended, and bring over its segment and its log. Raises SshError.
+        """Make sure that the process has ended, and fetch its segment and its log. Raises SshError.
 
-        Blocking. What a worker never wrote is not missed.
+        Blocking. A file that the worker never wrote is no error.
         """
         remote, python = self.host.remote, self.host.deployed.place.python
         argv = [python, "-c", END_WORKER, f"{self.directory}/worker.pid", f"{SILENCE_SECONDS + 5:g}"]
@@ -114,22 +115,22 @@ class RemoteWorker:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            with contextlib.suppress(ConnectionError):  # whoever reads notices
+            with contextlib.suppress(ConnectionError):  # the reader notices
                 await self.write(b'{"do": "beat"}')
 
     def _listen(self) -> None:
-        """In a thread: hand on every line, and at last an empty one."""
+        """In a thread: pass on every line, and at last an empty one."""
         with contextlib.suppress(SshError):
             while True:
                 line = self._channel.receive_line(timeout=None)
                 self._loop.call_soon_threadsafe(self._lines.put_nowait, line + b"\n")
-        with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody waits any more
+        with contextlib.suppress(RuntimeError):  # if the loop is closed, no task waits any more
             self._loop.call_soon_threadsafe(self._lines.put_nowait, b"")
             self._loop.call_soon_threadsafe(self._over.set)
 
 
 def worker_command(host: ClientHost, directory: str) -> str:
-    """The line of shell that becomes the worker, with its process id and what it complains of in `directory`."""
+    """Return the line of shell that becomes the worker, with its process id and its stderr in files of `directory`."""
     place, quoted = host.deployed.place, shlex.quote(directory)
     worker = [place.python, "-m", "squall.harness.worker", "--silence", f"{SILENCE_SECONDS:g}"]
     return (
@@ -139,7 +140,7 @@ def worker_command(host: ClientHost, directory: str) -> str:
 
 
 class RemoteLoadWorkers(LoadWorkers):
-    """All workers of a run on client hosts: commanded as local ones, and their history brought home."""
+    """All workers of a run on client hosts: commanded like local ones, with their history fetched at the end."""
 
     def __init__(self, workers: Sequence[RemoteWorker], specs: Sequence[WorkerSpec], directory: Path) -> None:
         super().__init__(workers, specs)
@@ -147,7 +148,7 @@ class RemoteLoadWorkers(LoadWorkers):
         self.directory = directory
         self.first: dict[int, ClockReading] = {}
         self.both: dict[int, ClockReading] = {}
-        """Before and after the load, by clock id."""
+        """Readings before and after the load, by clock id."""
         self.ended = False
 
     async def open(self) -> list[dict[str, Any]]:
@@ -162,20 +163,21 @@ class RemoteLoadWorkers(LoadWorkers):
         return await super().close()
 
     async def end(self) -> None:
-        """See to it that every worker is gone, and bring their history home. What is missing is in `trouble`."""
+        """Make sure that every worker ends, and fetch their history. What is missing is in `trouble`."""
         await super().end()
         if not self.ended:
             self.ended = True
             await asyncio.to_thread(self._collect)
 
     def known_clocks(self) -> dict[int, ClockReading]:
-        """What is known of every client host's clock by now, by clock id."""
+        """Return the known reading of every client host's clock, by clock id."""
         now = time.monotonic_ns()
         return {clock_id: first.until(now) for clock_id, first in self.first.items()} | self.both
 
     async def _read_clocks(self) -> dict[int, ClockReading]:
-        """Every host's clock, by the first of its workers. Workers of one host share one reading, and so their
-        times stay exactly comparable with each other.
+        """Read every host's clock, by the first of its workers.
+
+        Workers of one host share one reading, so that their times stay exactly comparable with each other.
         """
         first = {spec.clock_id: index for index, spec in reversed(list(enumerate(self.specs)))}
         return {clock_id: await self._read_clock(index) for clock_id, index in first.items()}
@@ -194,7 +196,7 @@ class RemoteLoadWorkers(LoadWorkers):
         return dataclasses.replace(spec, clock_offset=reading.offset, clock_error=reading.error)
 
     def _collect(self) -> None:
-        """Fetch everything; the history comes into its place if it is whole."""
+        """Fetch everything; put the history in its place if it is whole."""
         with ThreadPoolExecutor(len(self.workers), thread_name_prefix="fetch") as pool:
             self.trouble += [one for one in pool.map(self._fetched, range(len(self.workers))) if one is not None]
         fetched = self.directory / FETCHED_FOLDER
@@ -210,7 +212,7 @@ class RemoteLoadWorkers(LoadWorkers):
         shutil.rmtree(fetched)
 
     def _fetched(self, index: int) -> str | None:
-        """Fetch what one worker left; what went wrong."""
+        """Fetch what one worker left. Return what went wrong."""
         worker, number = self.workers[index], self.specs[index].worker
         for attempt in range(FETCH_ATTEMPTS):
             try:
@@ -234,7 +236,7 @@ async def start_remote_workers(
     topics: Mapping[str, int],
     bootstrap: Sequence[tuple[str, int]],
 ) -> RemoteLoadWorkers:
-    """Start `count` workers, in turn on `hosts`. Their history comes to `directory` when they have ended."""
+    """Start `count` workers, in turn on `hosts`. Their history is fetched to `directory` when they have ended."""
     placed = [hosts[index % len(hosts)] for index in range(count)]
     starting = (RemoteWorker.start(host, run_id, index) for index, host in enumerate(placed))
     workers = await asyncio.gather(*starting, return_exceptions=True)
@@ -260,5 +262,5 @@ async def start_remote_workers(
 
 
 def workers_on(hosts: int, at_least: int, most: int) -> int:
-    """How many workers to start: one per host, and no fewer than locally, but no more than there is work for."""
+    """Return how many workers to start: one per host, but between the local number and the number of producers."""
     return min(max(hosts, at_least), most)

@@ -1,23 +1,23 @@
-"""One run, from nothing to a history that can be judged:
+"""Carry out one run, from nothing to a history that can be judged.
 
     hosts up → deploy → cluster whole → load under faults → heal → final reads → nodes stopped, logs fetched
 
-Judging is not done here: a run leaves a directory that `squall check` reads, now or in a year.
+The run is not judged here: it leaves a directory that `squall check` reads, now or in a year.
 
     runs/SCENARIO/TIME/
-      run.json            the manifest: written at the start, and again at the end
-      schedule.json       the faults, to the millisecond
-      history/            one segment per load worker       faults.jsonl, cluster.jsonl
-      nodes/HOST/         logs and configuration of every node
-      worker-N.log        what the load workers had to say
+      run.json          the manifest: written at the start, and again at the end
+      schedule.json     the faults, to the millisecond
+      history/          one segment per load worker
+      faults.jsonl, cluster.jsonl
+      nodes/HOST/       logs and configuration of every node
+      worker-N.log      output of the load workers
 
-The load is made on the inventory's client hosts; without any, by workers on this machine.
+The load is generated on the inventory's client hosts; without any, by workers on this machine.
 
-What can go wrong. Trouble outside the system under test (a host that went away, a cluster that never came up, an
-interrupted run) is written into the manifest and makes the verdict unknown; the history up to there is kept.
-Ctrl-C and SIGTERM cancel the run: the nemesis heals, workers flush, and everything ends in order. After a
-`kill -9` of the control process the workers see their stdin end and flush, and the hosts end every fault at its
-time to live.
+A failure outside the system under test (a lost host, a cluster that never became ready, an interrupted run) is written
+into the manifest and makes the verdict unknown; the history up to there is kept. Ctrl-C and SIGTERM cancel the run: the
+nemesis heals, workers flush, and everything ends in order. After a `kill -9` of the control process the workers see
+their stdin end and flush, and the hosts end every fault at its time to live.
 """
 
 from __future__ import annotations
@@ -67,20 +67,16 @@ from squall.workloads.clients.client import Topic
 
 READY_SECONDS = 30.0
 READY_SECONDS_PER_REPLICA = 0.003
-"""What making one log may take besides: ten thousand topic-partitions on a cold disk need more than half a minute."""
+"""The additional time to create one log: ten thousand topic-partitions on a cold disk need more than half a minute."""
 LOOKS_UNTIL_READY = 300
-"""At most: to look at thousands of topic-partitions weighs on brokers that are making them."""
+"""The most polls until the cluster is ready: describing many topic-partitions burdens brokers that create them."""
 NEMESIS_GRACE_SECONDS = 40.0
 LOOK_SECONDS = 0.25
 SCHEDULE_FILE = "schedule.json"
 
 
-class Interrupted(Exception):
-    """Somebody ended the run; what was recorded is kept."""
-
-
 class ScenarioRun:
-    """Carries out one plan on some hosts. The plan's directory is there, empty, and this run's alone (`claim_run`)."""
+    """Carries out one plan on some hosts. The plan's directory exists, empty, for this run only (`claim_run`)."""
 
     def __init__(self, plan: RunPlan, hosts: Hosts, display: Display, *, command: str) -> None:
         self.plan = plan
@@ -104,7 +100,7 @@ class ScenarioRun:
         self.node_records = NodeRecords(self.testbed, self.directory)
 
     async def run(self) -> Path:
-        """Carry it out and return the run's directory. Raises UsageError for what a person must mend first."""
+        """Carry it out and return the run's directory. Raises UsageError for what a person must correct first."""
         (self.directory / SCHEDULE_FILE).write_text(json.dumps(self.plan.schedule.to_json(), indent=2) + "\n")
         self._manifest().save(self.directory)
         try:
@@ -124,7 +120,7 @@ class ScenarioRun:
         return self.directory
 
     def discard_if_empty(self) -> None:
-        """Remove the directory of a run that never began to load: there is nothing in it to judge."""
+        """Remove the directory of a run that never began to load: it has nothing to judge."""
         if self.facts.load_started is None:
             discard_run(self.directory)
 
@@ -148,7 +144,7 @@ class ScenarioRun:
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
         await self.testbed.deploy(system_named(cluster.system), settings, faults=bool(self.plan.schedule.faults))
-        await self.testbed.heal()  # a run that was killed may have left faults open
+        await self.testbed.heal()  # a run that was killed may have left open faults
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {
@@ -233,14 +229,14 @@ class ScenarioRun:
             nemesis.result()
 
     def _tell_bench(self, began: int) -> None:
-        """What a workload that measures has measured."""
+        """Print what a benchmark workload has measured."""
         assert self.workers is not None and self.facts.load_ended is not None
         seconds = (self.facts.load_ended - began) / 1e9
         for line in told_and_kept(self.scenario, self.workers.latencies, seconds, self.directory):
             self.display.say(line)
 
     async def _begin_load(self) -> int:
-        """Workers up and at work; the moment they began, on the history's clock."""
+        """Start the workers and the load. Return the moment they began, on the history's clock."""
         await self._read_clocks()
         self.workers = await self._start_workers()
         await self.workers.open()
@@ -263,7 +259,7 @@ class ScenarioRun:
         return began
 
     async def _start_workers(self) -> LoadWorkers:
-        """On the client hosts, if there are any, else here."""
+        """Start workers on the client hosts, if there are any, else here."""
         if self.clients:
             return await start_remote_workers(
                 workers_on(len(self.clients), self.plan.workers, self.scenario.workload.producers),
@@ -285,7 +281,7 @@ class ScenarioRun:
         )
 
     async def _nemesis(self, began: int) -> None:
-        """The faults in their time; each change is written and shown."""
+        """Run the faults at their times; each change is written and shown."""
         self.fault_log = FaultLog(EventWriter.faults(self.directory), lambda window: self.display.fault(window, began))
         operator = self.testbed.operator()
         try:
@@ -300,7 +296,7 @@ class ScenarioRun:
         report: Callable[[NemesisEvent], None],
         patience: Patience | None = None,
     ) -> NemesisRunner:
-        """Who carries out a schedule on this run's hosts, or, in a control, only says so."""
+        """Return the runner of a schedule on this run's hosts, or, in a control, a runner that only claims to act."""
         hosts = self.testbed.hosts
         return NemesisRunner(
             schedule,
@@ -317,7 +313,7 @@ class ScenarioRun:
         )
 
     def _loads(self) -> dict[str, LoadHost]:
-        """Client hosts that faults may be aimed at; in a control, under a nemesis that does nothing."""
+        """Return the client hosts that faults may target; in a control, under a nemesis that does nothing."""
         if self.load_agents is None:
             return {}
         loads = dict(self.load_agents.hosts)
@@ -326,7 +322,7 @@ class ScenarioRun:
         return {name: LoadHost(quiet[name], load.processes) for name, load in loads.items()}
 
     async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
-        """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
+        """Show progress until the load's time is over. Raises WorkerFailed if a worker fails meanwhile."""
         assert self.workers is not None
         end = began + int(self.scenario.time.load * 1e9)
         while (now := self.testbed.now_ns()) < end:
@@ -371,7 +367,7 @@ class ScenarioRun:
             self.display.say(f"{'nodes':<7}" + await self.node_records.describe(self.scenario, reads, settle))
 
     async def _wind_up(self) -> None:
-        """Whatever happened: no fault stays, workers end, logs are fetched, the manifest tells the truth."""
+        """Clean up in every case: no fault stays, workers end, logs are fetched, the manifest is complete."""
         self.display.end_load()
         if self.watching is not None:
             await cancelled(self.watching)
@@ -382,7 +378,7 @@ class ScenarioRun:
                 "leader_changes": self.watcher.leader_changes,
                 "controller_elections": self.watcher.elections,
             }
-        if self.load_agents is not None:  # a worker that sleeps does not end
+        if self.load_agents is not None:  # a paused worker does not end
             await self.load_agents.heal()
             await self.load_agents.close()
         if self.workers is not None:
@@ -410,11 +406,11 @@ class ScenarioRun:
         await self.testbed.close()
         try:
             self._manifest().save(self.directory)
-        except OSError as trouble:  # the manifest of the start stays, by which the run was cut off
+        except OSError as trouble:  # the first manifest stays, which marks the run as cut off
             self._tell_unwritten(trouble)
 
     def _tell_unwritten(self, trouble: OSError) -> None:
-        """Report what could not be written, so that hosts are healed and cleaned nevertheless. Raises other trouble."""
+        """Report what could not be written, so that hosts are healed and cleaned nevertheless. Raises other errors."""
         problem = file_problem(trouble)
         if problem is None:
             raise trouble
@@ -422,7 +418,7 @@ class ScenarioRun:
         self.display.say(f"trouble    {problem}", style="yellow")
 
     def _write_node_records(self) -> None:
-        """The tables of what nodes left, or why there are none."""
+        """Write the tables of what nodes left, or record why there are none."""
         if not self.scenario.replicas:
             return
         try:
@@ -433,7 +429,7 @@ class ScenarioRun:
             self.facts.notes[NOT_COLLECTED] = self.node_records.problem
 
     async def _read_clocks(self) -> None:
-        """What the stamps in node logs mean."""
+        """Read the hosts' clocks, which give stamps in node logs their meaning."""
         remotes = [self.testbed.remotes[name] for name in self.testbed.plans]
         await self.clocks.read(remotes, shared=self.hosts.lab is not None)
 
@@ -468,7 +464,7 @@ class ScenarioRun:
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end; what it raises then was already told."""
+    """Cancel a task and wait for its end; its exception was already reported."""
     if not task.done():
         task.cancel()
         await asyncio.wait({task})

@@ -1,7 +1,7 @@
-"""Where a run takes place: hosts of an inventory, of a lab that is up, or of one made for the run.
+"""Provide the hosts of a run: those of an inventory, of a running lab, or of a lab made for the run.
 
-A lab of the run's own ends with the run, by whatever death; one that was up before stays, and is cleaned of the run's
-files. Hosts of a run are locked (`hosts/host_locks.py`) before anything is done to them.
+A lab made for the run ends with the run, by any death; a lab that was up before stays, and the run's files are removed
+from it. Hosts of a run are locked (`hosts/host_locks.py`) before anything is done to them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from squall.harness.plan import RunPlan
 
 @dataclass(frozen=True)
 class Hosts:
-    """Where a run takes place."""
+    """The hosts of a run."""
 
     inventory: Inventory
     network: Network
@@ -34,7 +34,7 @@ class Hosts:
     standing: bool = False
     """A lab that was up before the run and stays after it."""
     lock: HeldLock | None = None
-    """What keeps other runs away; None where nothing is changed."""
+    """The lock against other runs; None where nothing is changed."""
 
     @property
     def keep_clean(self) -> bool:
@@ -43,7 +43,7 @@ class Hosts:
 
 
 def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts:
-    """Hosts that are there already: of a file, of a lab, of ./inventory.yaml, or of the lab that is up.
+    """Return existing hosts: of a file, of a lab, of ./inventory.yaml, or of the running lab.
 
     Raises UsageError.
     """
@@ -68,8 +68,10 @@ def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts
 async def hosts_of(
     plan: RunPlan, inventory: Inventory | None, display: Display, locks: HostLocks, lab_name: str | None = None
 ) -> AsyncIterator[Hosts]:
-    """The hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab of
-    the run's own, which ends with the run, by whatever death. They are locked; `locks` keeps hosts that stay.
+    """Provide the hosts of a run, locked.
+
+    They are the hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab
+    made for the run, which ends with the run, by any death. `locks` keeps hosts that stay.
     """
     if inventory is not None and inventory.lab is None:
         network = MachineNetwork()
@@ -81,7 +83,7 @@ async def hosts_of(
     standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
     fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
     if standing is not None and isinstance(shape, LabShape):
-        fits = fits and standing.racks == racks  # a suite says nothing of racks, and takes what there is
+        fits = fits and standing.racks == racks  # a suite does not mention racks, and accepts any
     if standing is not None and (lab_name or fits):
         display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
         _say_if_reduced(display, standing)
@@ -99,7 +101,7 @@ async def hosts_of(
         held = await locks.take(lab.inventory(), lab.network, plan.run_id)
         yield Hosts(lab.inventory(), lab.network, lab, lock=held)
     finally:
-        if held is not None:  # its hosts stay locked until they are gone
+        if held is not None:  # its hosts stay locked until they have ended
             held.stop()
         await asyncio.shield(asyncio.to_thread(lab_down, name))
         if held is not None:

@@ -1,6 +1,6 @@
-"""What a run writes down about itself: `run.json`, at its start and again at its end.
+"""Write what a run states about itself: `run.json`, at its start and again at its end.
 
-The plan and the hosts are known from the start, `Facts` become known while the run goes on.
+The plan and the hosts are known from the start, `Facts` become known during the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from squall.results.manifest import PLUGINS, Expected, HostFacts, Manifest, Topi
 
 @dataclass
 class Facts:
-    """What becomes known while a run goes on, and ends up in its manifest."""
+    """What becomes known during a run, and enters its manifest."""
 
     load_started: int | None = None
     load_ended: int | None = None
@@ -51,8 +51,9 @@ def manifest_of(
     clocks: Mapping[int, ClockReading],
     segments: int | None,
 ) -> Manifest:
-    """By what is known now. `clocks` are those of client hosts, by clock id; `segments` are None until workers began
-    them.
+    """Return the manifest by what is known now.
+
+    `clocks` are those of client hosts, by clock id; `segments` is None until workers have begun them.
     """
     scenario = plan.scenario
     return Manifest(
@@ -105,7 +106,7 @@ def manifest_of(
 
 
 def _of_the_lab(hosts: Hosts) -> dict[str, Any]:
-    """What the lab was like when nothing was wrong with it."""
+    """Describe the lab as it is without faults."""
     lab = hosts.lab
     if lab is None:
         return {}
@@ -125,7 +126,7 @@ def _node_facts(node: NodePlan, hosts: Hosts, bundle: Mapping[str, str]) -> Host
 
 
 def _client_facts(client: ClientHost, clocks: Mapping[int, ClockReading]) -> HostFacts:
-    """A client host, and what is known of its clock."""
+    """Describe a client host, and the reading of its clock."""
     clock = str(clocks.get(client.clock_id, ""))
     return HostFacts(
         name=client.name,
@@ -136,14 +137,14 @@ def _client_facts(client: ClientHost, clocks: Mapping[int, ClockReading]) -> Hos
 
 
 def config_texts(config: Mapping[str, str | int | float | bool]) -> tuple[tuple[str, str], ...]:
-    """Settings as nodes read them."""
+    """Return settings as nodes read them."""
     return tuple(
         (name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()
     )
 
 
 def versions() -> dict[str, str]:
-    """The programs a verdict depends on."""
+    """Return the versions of the programs that a verdict depends on."""
     return {
         "squall": metadata.version("squall"),
         "python": platform.python_version(),
@@ -153,7 +154,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """The control node, as far as it explains figures."""
+    """Describe the control node, as far as it explains figures."""
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": str(os.cpu_count()),

@@ -1,7 +1,6 @@
-"""Read a node's metrics: what its endpoint says, as values by name and labels.
+"""Read a node's metrics endpoint, as values by name and labels.
 
-metrics = scrape("127.0.0.1", 9404)
-metrics.value("kafka_controller_active_controller_count")
+metrics = scrape("127.0.0.1", 9404) metrics.value("kafka_controller_active_controller_count")
 metrics.value("kafka_network_total_time_ms", request="Produce", quantile="0.99")
 """
 
@@ -28,25 +27,25 @@ class Line:
 
 
 class Metrics:
-    """What one scrape found."""
+    """The samples of one scrape."""
 
     def __init__(self, lines: list[Line]) -> None:
         self.lines = lines
 
     def value(self, name: str, **labels: str) -> float:
-        """The one sample that has this name and at least these labels. Raises LookupError."""
+        """Return the one sample that has this name and at least these labels. Raises LookupError."""
         found = [one.value for one in self.lines if one.name == name and labels.items() <= one.labels.items()]
         if len(found) != 1:
             raise LookupError(f"{len(found)} samples of {name} with {labels}")
         return found[0]
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """All samples that have this name and at least these labels."""
+        """Return all samples that have this name and at least these labels."""
         return [one.value for one in self.lines if one.name == name and labels.items() <= one.labels.items()]
 
 
 def parse(text: str) -> Metrics:
-    """Prometheus' text format. Raises ValueError for a line that is none."""
+    """Parse Prometheus' text format. Raises ValueError for an invalid line."""
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -64,6 +63,6 @@ def _unescaped(value: str) -> str:
 
 
 def scrape(host: str, port: int) -> Metrics:
-    """Ask one node. Raises OSError."""
+    """Read the metrics of one node. Raises OSError."""
     with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=TIMEOUT_S) as answer:
         return parse(answer.read().decode())

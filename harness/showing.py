@@ -1,8 +1,8 @@
-"""`squall show RUN [ROWS]`: a run in words, or the rows of its history around some offsets.
+"""`squall show RUN [ROWS]`: print a run in words, or the rows of its history around some offsets.
 
-squall show runs/latest                          what was run and what came of it
-squall show runs/latest events-3@20410..20425    who sent, acknowledged and read these offsets
-squall show runs/latest events-3                 the first rows of that topic-partition
+squall show runs/latest                           what was run, and the verdict
+squall show runs/latest events-3@20410..20425     who sent, acknowledged and read these offsets
+squall show runs/latest events-3                  the first rows of that topic-partition
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rows:
 
 
 def parse_rows(text: str) -> Rows:
-    """`events-3@20410..20425`. Raises UsageError with the form."""
+    """Parse `events-3@20410..20425`. Raises UsageError with the required form."""
     match = re.fullmatch(r"(.+)[-/](\d+)(?:@(\d+)(?:\.\.(\d+))?)?", text)
     if match is None:
         raise UsageError(f"{text!r} does not say which rows", remedy=f"write {FORM}")
@@ -50,7 +50,7 @@ def parse_rows(text: str) -> Rows:
 
 
 def shown_rows(history: History, rows: Rows, load_started: int) -> Iterator[str]:
-    """The operations that concern these offsets, in order of invocation, one line each."""
+    """Yield the operations that concern these offsets, in order of invocation, one line each."""
     if (rows.topic, rows.partition) not in history.topic_partitions:
         known = ", ".join(f"{topic}-{partition}" for topic, partition in history.topic_partitions)
         raise UsageError(f"the history has no topic-partition {rows.topic}-{rows.partition}; it has {known}")
@@ -77,7 +77,7 @@ def _concerning(batch: pa.RecordBatch, rows: Rows) -> Iterator[dict[str, Any]]:
 
 
 def row_line(row: dict[str, Any], rows: Rows, load_started: int) -> str:
-    """`12.481 s  12.495 s  process 4     send 4·1093   ok  offset 20417`."""
+    """Format `12.481 s 12.495 s process 4 send 4·1093 ok offset 20417`."""
     began = f"{(row['invoked'] - load_started) / 1e9:9.3f} s"
     ended = f"{(row['completed'] - load_started) / 1e9:9.3f} s" if row["completed"] is not None else "       open"
     what = FUNCTION_NAMES.get(row["f"], str(row["f"]))
@@ -94,7 +94,7 @@ def row_line(row: dict[str, Any], rows: Rows, load_started: int) -> str:
 
 
 def delivered(row: dict[str, Any], rows: Rows) -> str:
-    """The part of a poll's run that lies within the range."""
+    """Return the part of a poll's records that lies within the range."""
     pairs = [
         f"{offset}: {value_name(value)}"
         for offset, value in zip(row["offsets"], row["values"], strict=True)

@@ -1,4 +1,4 @@
-"""Stand-ins of hosts, cluster and operator for a dry run: they write down what they are asked, and do nothing."""
+"""Stand-ins of hosts, cluster and operator for a dry run: they record the calls that they receive, and do nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class StandIn:
-    """A host that writes down what it is asked, and answers as a healthy one where an answer is looked at."""
+    """A host that records its calls, and responds like a healthy one where the caller reads the response."""
 
     name: str
     address: str
@@ -45,7 +45,7 @@ class StandInCluster:
 
 
 class StandInOperator:
-    """An operator's hands that write down what they would ask."""
+    """An operator that records its requests."""
 
     def __init__(self, controllers: Sequence[str]) -> None:
         self.asked: list[str] = []
@@ -95,7 +95,7 @@ class StandInOperator:
 
 
 class StandInClock:
-    """Time that passes when somebody sleeps."""
+    """Time that passes only by `sleep`."""
 
     def __init__(self) -> None:
         self._now = 0

@@ -1,4 +1,4 @@
-"""Suites: scenarios as data, checked before anything is started (HX-10).
+"""Read suites: scenarios as data, checked before anything is started (HX-10).
 
     scenario: leader-isolation
     covers: [EP-03, IS-04]
@@ -13,12 +13,12 @@
     expect: valid
 
 A file holds one scenario, or several under `scenarios:`, or names those of other files under `include:` (nightly.yaml).
-Workloads and faults bring their own options (`workloads/log.py`, `nemesis/options`); this module only composes them.
-What a scenario expects is part of it: a negative control *must* be caught, and a suite passes when every scenario
-turned out as it says.
+Workloads and faults bring their own options (`workloads/log.py`, `nemesis/options`); this module only composes them. A
+scenario states its expected verdict: a negative control *must* be caught, and a suite passes when every scenario turned
+out as expected.
 
-Errors name file, line, field, value and the nearest right key (`yaml_source.py`); `squall suite schema`
-prints the JSON Schema for editors.
+Errors name file, line, field, value and the nearest right key (`yaml_source.py`); `squall suite schema` prints the JSON
+Schema for editors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from squall.results.manifest import RateRule, Required
 from squall.workloads.log import LogOptions, LogWorkload
 from squall.workloads.workload import WorkloadOptions
 
-# The least that makes a configuration whole, so that a scenario's own keys can be checked before there are hosts.
+# The minimum of a whole configuration, so that a scenario's own keys can be checked before hosts are known.
 COMBINED_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -241,7 +241,7 @@ class Requirements(_Part):
         return self
 
     def stated(self) -> Required:
-        """As the manifest carries it."""
+        """Return the requirements as the manifest holds them."""
         rate = self.rate
         return Required(
             rate=None
@@ -316,16 +316,16 @@ class Scenario(_Part):
 
     @property
     def topics(self) -> dict[str, int]:
-        """Topic-partitions per topic."""
+        """The number of topic-partitions per topic."""
         return {name: topic.partitions for name, topic in self.cluster.topics.items()}
 
     @property
     def loaded_topics(self) -> dict[str, int]:
-        """Topic-partitions per topic, of those that clients use."""
+        """The number of topic-partitions per topic, of those that clients use."""
         return {name: topic.partitions for name, topic in self.cluster.topics.items() if topic.load}
 
     def seeds_from(self, first: int) -> tuple[int, ...]:
-        """The seeds to run with: its own, or as many as `repeat` says from `first` on."""
+        """Return the seeds to run with: its own, or as many as `repeat` says from `first` on."""
         return self.seeds or tuple(range(first, first + self.repeat))
 
 
@@ -351,15 +351,15 @@ class _SuiteFile(_Part):
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite file: its scenarios in order, those it includes before its `own`."""
+    """A suite file: its scenarios in order, included ones before its `own`."""
 
     name: str
     path: Path
     scenarios: tuple[Scenario, ...]
     included: int = 0
-    """How many of the scenarios, the first, other files hold."""
+    """How many of the scenarios, the first ones, are from other files."""
     said: str = ""
-    """How commands and messages name it, where that is not its path."""
+    """How commands and messages name it, if not by its path."""
     reduced: bool = False
     """Whether the file holds more scenarios than these, or asks for more seeds."""
     left_out: tuple[str, ...] = ()
@@ -367,19 +367,19 @@ class Suite:
 
     @property
     def own(self) -> tuple[Scenario, ...]:
-        """The scenarios that stand in this very file."""
+        """The scenarios that this file itself holds."""
         return self.scenarios[self.included :]
 
     @property
     def single(self) -> bool:
-        """One scenario, run once: it exits by its verdict."""
+        """Whether it is one scenario, run once: it exits by its verdict."""
         first = self.scenarios[0]
         return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
 
     def only(self, name: str | None, seed: int | None = None) -> Suite:
-        """The suite reduced to one scenario, and to one run of it if a seed is given, too.
+        """Reduce the suite to one scenario, and with a seed to one run of it.
 
-        Raises UsageError for a name it does not have.
+        Raises UsageError for an unknown name.
         """
         if name is None:
             return self
@@ -402,7 +402,7 @@ def load_suite(path: Path | str) -> Suite:
 
 
 def read_suite(source: YamlSource, path: Path) -> Suite:
-    """The suite a parsed file describes."""
+    """Return the suite that a parsed file describes."""
     if isinstance(source.data, Mapping) and source.data.keys() & {"scenarios", "include"}:
         file = source.validated(_SuiteFile)
         included = [
@@ -424,7 +424,7 @@ def read_suite(source: YamlSource, path: Path) -> Suite:
 
 
 def _scenarios_of(source: YamlSource, index: int, entry: Included, path: Path) -> tuple[Scenario, ...]:
-    """The scenarios that an entry of `include` names. Raises UsageError."""
+    """Return the scenarios that an entry of `include` names. Raises UsageError."""
     at: KeyPath = ("include", index)
     file = path.parent / entry.suite
     if not file.is_file():
@@ -442,7 +442,7 @@ def _scenarios_of(source: YamlSource, index: int, entry: Included, path: Path) -
 
 
 def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
-    """Raise UsageError for configuration no node takes, and for targets that can never be met."""
+    """Raise UsageError for configuration that no node accepts, and for targets that can never match."""
     if isinstance(scenario.workload, LogOptions):
         workload = LogWorkload(scenario.workload, scenario.loaded_topics)
         for index, operation in enumerate(scenario.workload.operations or ()):
@@ -474,7 +474,7 @@ def _refuse_config(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
 
 
 def _missing(scenario: Scenario, pattern: TopicPartitionPattern) -> str:
-    """Why no topic-partition of this scenario fits; nothing if one does."""
+    """Return why no topic-partition of this scenario matches; nothing if one does."""
     partitions = scenario.topics.get(pattern.topic)
     if partitions is None:
         return f"there is no topic {shown(pattern.topic)}{suggestion(pattern.topic, scenario.topics)}"
@@ -484,13 +484,13 @@ def _missing(scenario: Scenario, pattern: TopicPartitionPattern) -> str:
 
 
 def faults_of(scenario: Scenario) -> Iterator[tuple[KeyPath, FaultOptions]]:
-    """Every fault that is listed, with its place in the file; what puts several together is spelt out."""
+    """Yield every listed fault, with its place in the file; an entry that combines faults yields each of them."""
     for index, entry in enumerate(scenario.nemesis):
         yield from ((("nemesis", index, *place), fault) for place, fault in steps_in(entry))
 
 
 def text(value: str | int | float | bool) -> str:
-    """A value as it stands in a properties file."""
+    """Format a value as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -516,7 +516,7 @@ def _refuse_twice(source: YamlSource, placed: Sequence[tuple[KeyPath, Scenario]]
 
 
 def suite_schema() -> dict[str, Any]:
-    """The JSON Schema of a suite file, for editors."""
+    """Return the JSON Schema of a suite file, for editors."""
     single, several = Scenario.model_json_schema(), _SuiteFile.model_json_schema()
     definitions = {**several.pop("$defs", {}), **single.pop("$defs", {})}
     for name in ClusterOptions.unlisted():

@@ -1,11 +1,11 @@
-"""Find suites by name: those that Squall ships, and those in ./suites, which win.
+"""Find suites by name: those that Squall ships, and those in ./suites, which take precedence.
 
     squall run quickstart              squall run suites/quickstart.yaml
     squall simulate swarm              squall plan leader-kill-lagging-ack-before-replication
 
-A word with a slash, or one that ends in `.yaml` or `.yml`, is a file. Any other is the name of a suite file, or of a
-scenario in one. The shipped suites lie beside the rooms, in a checkout (`suites/`) as in an installed wheel
-(`squall/suites/`), so the same commands work in every directory.
+A word with a slash, or with the ending `.yaml` or `.yml`, is a file. Any other is the name of a suite file, or of a
+scenario in one. The shipped suites lie beside the top-level packages, in a checkout (`suites/`) as in an installed
+wheel (`squall/suites/`), so the same commands work in every directory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def is_file_name(word: str) -> bool:
-    """Whether a word of a command line means a file and not the name of a suite or scenario."""
+    """Return whether a word of a command line names a file rather than a suite or scenario."""
     return "/" in word or Path(word).suffix in SUFFIXES
 
 
 def load_named(word: str, here: Path = HERE) -> Suite:
-    """The suite of a file, the suite of that name, or the one scenario of that name. Raises UsageError."""
+    """Return the suite of a file, the suite of that name, or the one scenario of that name. Raises UsageError."""
     if is_file_name(word):
         return load_suite(word)
     for path in suite_files(here):
@@ -42,20 +42,20 @@ def load_named(word: str, here: Path = HERE) -> Suite:
 
 
 def suite_files(here: Path = HERE) -> list[Path]:
-    """Every suite file, those of `here` in place of shipped ones of the same name."""
+    """Return every suite file; those of `here` replace shipped ones of the same name."""
     found = {path.name: path for place in (SHIPPED, here) for path in sorted(place.glob("*.yaml"))}
     return [found[name] for name in sorted(found)]
 
 
 def scenarios(here: Path = HERE) -> Iterator[tuple[Path, Scenario]]:
-    """Every scenario with the file that holds it, those of `here` first: theirs win."""
+    """Yield every scenario with the file that holds it, those of `here` first: they take precedence."""
     files = suite_files(here)
     for path in sorted(files, key=lambda path: path.parent != here):
         yield from ((path, scenario) for scenario in load_suite(path).own)
 
 
 def unknown(word: str, here: Path = HERE) -> UsageError:
-    """The error for a name that there is not: the nearest, and all there are."""
+    """Return the error for an unknown name: the nearest, and all that exist."""
     suites = [path.stem for path in suite_files(here)]
     names = sorted({*suites, *(one.scenario for _, one in scenarios(here))})
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -64,5 +64,5 @@ def unknown(word: str, here: Path = HERE) -> UsageError:
 
 
 def _said(suite: Suite, here: Path) -> Suite:
-    """A shipped suite is named in commands by its name, because its path is nobody's to type."""
+    """Name a shipped suite by its name in commands: its path lies inside the installation."""
     return suite if suite.path.parent == here else dataclasses.replace(suite, said=suite.path.stem)

@@ -1,7 +1,7 @@
-"""Whom faults are aimed at, looked at before anything is injected: who is not there, and who can be nobody at all.
+"""Check the targets of faults before anything is injected: unknown hosts, and targets that can never match a host.
 
-A role is resolved when its fault starts. But that a name is no host's, that a group has no minority, that nobody is
-left after `but`, or that a topic-partition with one replica has no followers, is known before; and so are two faults
+A role is resolved when its fault starts. But some errors are known before: an unlisted host, a group without a
+minority, a target with no host left after `but`, or followers of a topic-partition with one replica. So are two faults
 that exclude each other on a host that both of them name (nemesis/exclusion.py).
 """
 
@@ -34,7 +34,7 @@ NODES = {"brokers": ("brokers",), "controllers": ("controllers",), "nodes": ("br
 
 @dataclass(frozen=True)
 class Anywhere:
-    """A place that is known only when a run begins: a lab that is up and has not been asked."""
+    """A place that is known only when a run begins: a running lab that has not been examined."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class OwnLab:
 
 
 Place = Inventory | OwnLab | Anywhere
-"""Where scenarios would run, as far as that is known before."""
+"""Where scenarios would run, as far as that is known before the run."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Nodes:
 
     @classmethod
     def at(cls, place: Inventory | OwnLab, scenario: Scenario) -> Nodes:
-        """The hosts that a scenario has at a place."""
+        """Return the hosts that a scenario has at a place."""
         if isinstance(place, OwnLab):
             return cls.of_lab(scenario)
         return cls.of_inventory(place) if place.lab is None else cls.of_shape(place.lab, place.source)
@@ -70,14 +70,14 @@ class Nodes:
 
     @classmethod
     def of_lab(cls, scenario: Scenario) -> Nodes:
-        """Those of the lab, or of the simulation, that a scenario describes."""
+        """Return the hosts of the lab, or of the simulation, that a scenario describes."""
         one = scenario.cluster
         shape = LabShape(controllers=one.controllers, brokers=one.brokers, clients=one.clients)
         return cls.of_shape(shape, "a lab of this suite")
 
     @classmethod
     def of_shape(cls, shape: LabShape, source: str) -> Nodes:
-        """Those of a lab of this shape."""
+        """Return the hosts of a lab of this shape."""
         listed = shape.names()
         groups = {group: tuple(name for name, own in listed if own == group) for group in ("brokers", "controllers")}
         return cls(source, groups, tuple(name for name, own in listed if own == "clients"))
@@ -87,9 +87,7 @@ class Nodes:
 
 
 def refuse_bad_targets(suite: Path | str, scenario: Scenario, schedule: Schedule, nodes: Nodes) -> None:
-    """Raise UsageError for a fault on an unlisted host, for a target that is nobody, and for faults that exclude each
-    other.
-    """
+    """Raise UsageError for a fault on an unlisted host, a target without a host, and faults that exclude each other."""
     known = nodes.of("nodes")
     replicas = {name: topic.replication_factor for name, topic in scenario.cluster.topics.items()}
     for fault in schedule.faults:
@@ -117,7 +115,7 @@ def refuse_too_few_brokers(suite: Path | str, scenario: Scenario, nodes: Nodes) 
 
 
 def refuse_without_clients(suite: object, source: object, clients: Sequence[object]) -> None:
-    """Raise UsageError where a fault is aimed at load workers and none is on a host of its own."""
+    """Raise UsageError where a fault targets load workers and none runs on a separate host."""
     if not clients:
         raise UsageError(
             f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
@@ -136,7 +134,7 @@ def refuse_clashes(suite: Path | str, scenario: Scenario, schedule: Schedule) ->
 
 
 def why_nobody(target: str, nodes: Nodes, replicas: Mapping[str, int]) -> str:
-    """Why a target can never be anybody; empty if it may be somebody. A bare topic-partition always may."""
+    """Return why a target can never match a host; empty if it may. A bare topic-partition always may."""
     try:
         selector = parse_selector(target)
     except ValueError:
@@ -160,7 +158,7 @@ def _why_nobody(selector: Selector, nodes: Nodes, replicas: Mapping[str, int]) -
 
 
 def _certain(selector: Selector, nodes: Nodes) -> set[str] | None:
-    """The hosts that a target always is; None if it depends on the time or the lot."""
+    """Return the hosts that a target always matches; None if they depend on the time or the lot."""
     if isinstance(selector, Named):
         return set(selector.hosts)
     if isinstance(selector, SomeOf) and selector.amount == "all":

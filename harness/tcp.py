@@ -1,4 +1,4 @@
-"""Connections of the native client in the hosts' world: Kafka frames over TCP, from the network hosts live in."""
+"""Connections of the native client to real hosts: Kafka frames over TCP, from the hosts' network."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LENGTH_BYTES = 4
 
 
 class Sockets(Protocol):
-    """Where sockets towards the cluster are made: a `harness.hosts.network.Network` is one."""
+    """Makes sockets towards the cluster: a `harness.hosts.network.Network` is one."""
 
     def socket(self) -> socket.socket: ...
 
 
 class SocketsHere:
-    """Sockets of the network that this program is in."""
+    """Makes sockets of the network that this program is in."""
 
     def socket(self) -> socket.socket:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -68,13 +68,13 @@ class TcpStream:
 
 
 class TcpConnector:
-    """Fulfils `workloads.ports.Connector`."""
+    """Implements `workloads.ports.Connector`."""
 
     def __init__(self, network: Sockets) -> None:
         self.network = network
 
     async def connect(self, host: str, port: int) -> TcpStream:
-        """Raises OSError if nobody answers in time."""
+        """Open a connection. Raises OSError if no response arrives in time."""
         made = await asyncio.to_thread(self.network.socket)
         made.setblocking(False)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,14 +1,14 @@
-"""Keep a command going whatever becomes of its output: a closed pipe, a full disk, a terminal that knows ASCII only.
+"""Keep a command running if its output fails: a closed pipe, a full disk, a terminal that only has ASCII.
 
 `squall … | head` closes standard output while the command works, and a run that ended there would leave faults and
-nodes behind. So output that nobody reads is dropped, and the command ends with its own exit status. Output that
-*cannot be written* (a full disk below a redirection) is dropped as well, and `finish` reports it: a command whose
-output is incomplete does not end with 0.
+nodes behind. So output without a reader is dropped, and the command ends with its own exit status. Output that *cannot
+be written* (a full disk below a redirection) is dropped as well, and `finish` reports it: a command whose output is
+incomplete does not end with 0.
 
     install()                      # replaces sys.stdout and sys.stderr
     status = finish(status_of(…))  # flushes them; the exit status
 
-Characters that the encoding of a stream lacks are written as ASCII that means the same: `✔` as `ok`, `·` as `-`.
+Characters that the encoding of a stream lacks are written as ASCII with the same meaning: `✔` as `ok`, `·` as `-`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ STAND_INS = {
 
 
 class DroppingFile(io.FileIO):
-    """A file descriptor whose failed writes are dropped. `trouble` is the first failure that was no closed pipe."""
+    """A file descriptor whose failed writes are dropped. `trouble` is the first failure other than a closed pipe."""
 
     trouble: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """All of `data` counts as written, also where the system takes none of it."""
+        """Write as much as possible; all of `data` counts as written."""
         view = memoryview(data).cast("B")
         done = 0
         try:
@@ -55,7 +55,7 @@ class DroppingFile(io.FileIO):
 
 
 def in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """For `codecs.register_error`: what stands for characters that an encoding lacks."""
+    """Replace characters that an encoding lacks; for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -69,13 +69,13 @@ def install() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor, which is this one
     sys.stdout = replaced(sys.stdout, 1)
     sys.stderr = replaced(sys.stderr, 2)
 
 
 def replaced(stream: TextIO | None, number: int) -> TextIO:
-    """A stream over the same descriptor whose writes do not fail."""
+    """Return a stream over the same descriptor whose writes do not fail."""
     if stream is None:
         return open(os.devnull, "w")
     stream.flush()
@@ -86,10 +86,10 @@ def replaced(stream: TextIO | None, number: int) -> TextIO:
 
 
 def finish(status: int) -> int:
-    """Flush both streams. The exit status: 254 instead of 0 if some of standard output could not be written."""
+    """Flush both streams. Return the exit status: 254 instead of 0 if some of standard output could not be written."""
     trouble = None
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError):  # closed by now
+        with contextlib.suppress(ValueError):  # already closed
             stream.flush()
         raw = getattr(getattr(stream, "buffer", None), "raw", None)
         if stream is sys.stdout and isinstance(raw, DroppingFile):

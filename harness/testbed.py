@@ -1,4 +1,4 @@
-"""The world of real hosts, rented or in the lab: from an inventory to running nodes, and back to nothing.
+"""The world of real hosts, rented or in the lab: from an inventory to running nodes, and back to clean hosts.
 
     testbed = await Testbed.connect(inventory, network)
     await testbed.deploy(SquallNodes(), ClusterSettings(run_id, config=…, mutants=…))
@@ -6,8 +6,8 @@
     …                                    # a `World`: hosts, cluster, clock, connector, bootstrap
     await testbed.stop(); await testbed.collect(directory); await testbed.close()
 
-Blocking SSH work runs in threads; agents are spoken to directly. Nodes are started through the agents' own `proc`
-verbs, so that a fault's time to live can start a killed node again by itself.
+Blocking SSH work runs in threads; agents are called directly. Nodes are started through the agents' own `proc` verbs,
+so that a fault's time to live can restart a killed node without the control process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KNOCK_SECONDS = 0.5
 
 
 class Testbed:
-    """Hosts with nodes on them; fulfils `World`."""
+    """Hosts with nodes on them; implements `World`."""
 
     def __init__(
         self, inventory: Inventory, network: Network, topics: Mapping[str, int], lock: str | None = None
@@ -67,11 +67,11 @@ class Testbed:
         self._admin: NativeAdmin | None = None
         self._cluster: KafkaClusterView | None = None
 
-    # --- what a World is ---------------------------------------------------------------------------------------
+    # --- the World protocol ----------------------------------------------------------------------------------
 
     @property
     def hosts(self) -> Mapping[str, Host]:
-        """Hosts that run a node; faults aim at these."""
+        """Hosts that run a node; faults target these."""
         return {name: self.agents[name] for name in self.plans}
 
     @property
@@ -101,11 +101,11 @@ class Testbed:
         return [(plan.address, CONTROLLER_PORT) for plan in self.plans.values() if "controller" in plan.roles]
 
     def ports(self) -> dict[str, int]:
-        """A port each node listens on, by host: where its life can be seen from outside."""
+        """A port that each node listens on, by host: where its life is visible from outside."""
         return {name: BROKER_PORT if plan.is_broker else CONTROLLER_PORT for name, plan in self.plans.items()}
 
     async def knock(self, address: str, port: int) -> str:
-        """What a connection from here finds: `open`, `refused`, or `silent` when nothing comes back in time."""
+        """Return the result of a connection from here: `open`, `refused`, or `silent` without a response in time."""
         one = self.network.socket()
         one.setblocking(False)
         try:
@@ -118,12 +118,12 @@ class Testbed:
             one.close()
         return "open"
 
-    # --- its life ----------------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------------
 
     async def deploy(self, system: System, settings: ClusterSettings, *, faults: bool = True) -> None:
-        """Bundles onto hosts, agents up, nodes configured. Raises UsageError for what the hosts lack.
+        """Send bundles to hosts, start agents, configure nodes. Raises UsageError for what the hosts lack.
 
-        With `faults` they also need what faults are made with.
+        With `faults` hosts also need what faults require.
         """
         nodes = {host.name for host in (*self.inventory.controllers, *self.inventory.brokers)}
         self.deployed = await asyncio.to_thread(
@@ -156,7 +156,7 @@ class Testbed:
         refuse_unable(dict(zip(self.agents, answers, strict=True)), verbs)
 
     def operator(self) -> ClusterHands:
-        """An operator with connections of its own; whoever asks for one closes it."""
+        """Return an operator with its own connections; the caller closes it."""
         controllers = {
             name: (plan.address, CONTROLLER_PORT) for name, plan in self.plans.items() if "controller" in plan.roles
         }
@@ -164,9 +164,9 @@ class Testbed:
         return ClusterHands(client, {name: plan.node_id for name, plan in self.plans.items()}, controllers)
 
     async def start(self) -> None:
-        """Define and start every node. Raises UsageError if something else has its port.
+        """Define and start every node. Raises UsageError if another process has its port.
 
-        A node of another run that was left behind is ended by the definition; what then still listens is not ours.
+        Defining a node ends a node left behind by another run; a process that still listens after that is foreign.
         """
         defined = (self.agents[name].call("proc.define", **self.plans[name].process.arguments()) for name in self.plans)
         await asyncio.gather(*defined)
@@ -174,18 +174,24 @@ class Testbed:
         await asyncio.gather(*(self.agents[name].call("proc.start", name=NODE_PROCESS) for name in self.plans))
 
     def captures(self) -> Captures:
-        """Packet captures on the nodes' hosts, which whoever asks for them starts and ends."""
+        """Return packet captures on the nodes' hosts; the caller starts and ends them."""
         places = {name: self.deployed[name].place for name in self.plans}
         return Captures(self.agents, self.remotes, self.plans, places)
 
     async def heal(self) -> list[str]:
-        """End every fault on every host; the hosts that could not be asked (their time to live will do it)."""
+        """End every fault on every host.
+
+        Return the hosts that did not respond (their faults end at their time to live).
+        """
         names = list(self.agents)
         results = await asyncio.gather(*(self.agents[name].call("heal") for name in names), return_exceptions=True)
         return [name for name, result in zip(names, results, strict=True) if isinstance(result, Exception)]
 
     def strangers(self) -> list[str]:
-        """Hosts on which brokers of another cluster answered: what was done there since is not this run's."""
+        """Describe brokers of another cluster that responded on this run's hosts.
+
+        What those brokers did is not part of this run.
+        """
         names = {plan.address: name for name, plan in self.plans.items()}
         found = {} if self._admin is None else self._admin.strangers
         return [
@@ -194,7 +200,7 @@ class Testbed:
         ]
 
     async def statuses(self) -> dict[str, str]:
-        """The state of every node's process, by host."""
+        """Return the state of every node's process, by host."""
 
         async def one(name: str) -> str:
             try:
@@ -205,7 +211,7 @@ class Testbed:
         return dict(zip(self.plans, await asyncio.gather(*(one(name) for name in self.plans)), strict=True))
 
     async def stop(self) -> None:
-        """Stop every node that can be reached: brokers first, which ask the controllers for leave."""
+        """Stop every node that can be reached: brokers first, because they need the controllers for their shutdown."""
         brokers = [name for name, plan in self.plans.items() if plan.is_broker and name in self.agents]
         for names in (brokers, [name for name in self.agents if name not in brokers]):
             calls = (self.agents[name].call("proc.stop", name=NODE_PROCESS) for name in names)

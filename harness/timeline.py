@@ -1,4 +1,4 @@
-"""`squall timeline RUN`: what nodes said, what faults did and what clients noticed, in one order of time.
+"""`squall timeline RUN`: merge nodes' logs, faults and clients' observations in one order of time.
 
      12.481 s  fault   3-isolate isolate b2 (leader of events/3): injected; before: all 6 nodes hear each other
      12.530 s  fault   3-isolate isolate b2: proven: deaf to 5 of 5
@@ -7,12 +7,12 @@
      14.377 s  clients events-3 acknowledges again after 1.95 s, the longest wait, under 3-isolate
    ≈ 15.004 s  c1      controller 102 leads the quorum in epoch 2   (stamped 2026-11-21T23:11:45.004+00:00)
 
-Times count from the start of the load. Everything that has a time of the control process (faults, what was seen of the
-cluster, clients) stands at that time. Lines of node logs are placed by their stamp and what is known of their host's
-clock (`host_clocks.py`, `log_placing.py`); `≈` marks those whose stamp alone does not tell, and their order within one
-log is always that of the log. How far clocks may be off is said at the top.
+Times count from the start of the load. Everything with a time of the control process (faults, observations of the
+cluster, clients) has that time. Lines of node logs are placed by their stamp and their host's clock reading
+(`host_clocks.py`, `log_placing.py`); `≈` marks those whose stamp alone does not decide. Their order within one log is
+always that of the log. The header states how far clocks may be off.
 
-Every source is a stream in order of time, and they are merged as such, so a log may be of any size.
+Every source is a stream in order of time, and they are merged as streams, so a log may be of any size.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IN_ORDER = attrgetter("time")
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Which part of a timeline is wanted. Seconds from the start of the load; hosts by name; a pattern of the text."""
+    """The selected part of a timeline. Seconds from the start of the load; hosts by name; a pattern of the text."""
 
     since_s: float | None = None
     until_s: float | None = None
@@ -66,11 +66,11 @@ class Timeline:
     options: dict[str, FaultOptions] = field(init=False)
     clients: list[Entry] = field(init=False, default_factory=list)
     damage: str = ""
-    """Why nothing is known of clients, though there is a history."""
+    """Why clients are missing although there is a history."""
 
     @classmethod
     def of(cls, directory: Path) -> Timeline:
-        """Raises IllFormedHistory for a run whose manifest or faults cannot be read."""
+        """Read the run of a directory. Raises IllFormedHistory for a run whose manifest or faults cannot be read."""
         return cls(directory, Manifest.load(directory))
 
     def __post_init__(self) -> None:
@@ -84,25 +84,25 @@ class Timeline:
 
     @property
     def begins(self) -> int:
-        """Second 0."""
+        """The time of second 0."""
         return self.manifest.load_started or 0
 
     @property
     def logs(self) -> dict[str, list[Path]]:
-        """The logs that were fetched, by host."""
+        """The fetched logs, by host."""
         folder = self.directory / NODES_FOLDER
         hosts = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return {host.name: sorted(host.glob("*.log")) for host in hosts}
 
     def lines(self, excerpt: Excerpt = Excerpt()) -> Iterator[str]:
-        """What to print: what has to be known first, then every entry that is asked for."""
+        """Yield what to print: the remarks, then every selected entry."""
         yield from self.remarks()
         longest = max((len(name) for name in ("clients", "cluster", *self.logs)), default=0)
         for entry in self.entries(excerpt):
             yield entry.line(self.begins, longest)
 
     def remarks(self) -> Iterator[str]:
-        """Of which run this is, how sure its times are, and what has no place in it."""
+        """Yield which run this is, how exact its times are, and what has no place in it."""
         manifest = self.manifest
         yield f"{'run':<11}{manifest.scenario}, seed {manifest.seed}; second 0 is the start of the load"
         if manifest.load_started is None:
@@ -123,7 +123,7 @@ class Timeline:
                 yield f"{'fault':<11}{window.id} {window.name}: did not take place; {window.trouble}"
 
     def entries(self, excerpt: Excerpt = Excerpt()) -> Iterator[Entry]:
-        """All entries that are asked for, in order of time."""
+        """Yield all selected entries, in order of time."""
         since = None if excerpt.since_s is None else self.begins + round(excerpt.since_s * SECOND)
         until = None if excerpt.until_s is None else self.begins + round(excerpt.until_s * SECOND)
         for entry in heapq.merge(*self._streams(), key=IN_ORDER):
@@ -133,7 +133,7 @@ class Timeline:
                 yield entry
 
     def _streams(self) -> Iterator[Iterable[Entry]]:
-        """Every source by itself, in order of time. What is told of one moment stands in this order."""
+        """Yield every source separately, in order of time. Entries of one moment appear in the order of the sources."""
         yield sorted(fault_entries(self.faults), key=IN_ORDER)
         yield (_seen(one) for one in read_cluster(self.directory))
         for host, logs in self.logs.items():
@@ -146,7 +146,7 @@ class Timeline:
 
 
 def fault_entries(windows: Sequence[FaultWindow]) -> Iterator[Entry]:
-    """The phases of every fault that took place, each with what was seen then."""
+    """Yield the phases of every fault that took place, each with its evidence."""
     for window in windows:
         if window.injected is None:
             continue
@@ -165,7 +165,7 @@ def fault_entries(windows: Sequence[FaultWindow]) -> Iterator[Entry]:
 
 
 def log_entries(log: Path, host: str, placing: Placing) -> Iterator[Entry]:
-    """The lines of a node's log in their order. Those before the first stamp are placed with it."""
+    """Yield the lines of a node's log in their order. Those before the first stamp are placed with it."""
     waiting: list[str] = []
     hosts = frozenset((host,))
     with log.open(encoding="utf-8", errors="replace") as lines:
@@ -182,7 +182,7 @@ def log_entries(log: Path, host: str, placing: Placing) -> Iterator[Entry]:
 
 
 def _seen(one: ClusterObservation) -> Entry:
-    """`b3 leads events-3, epoch 6`."""
+    """Describe an observation: `b3 leads events-3, epoch 6`."""
     where = f"{one.topic}-{one.partition}"
     epoch = f", epoch {one.epoch}" if one.epoch is not None else ""
     match one.kind:
@@ -200,7 +200,7 @@ def _seen(one: ClusterObservation) -> Entry:
 
 
 def _options_of(directory: Path) -> dict[str, FaultOptions]:
-    """What each fault of the schedule was to do; nothing if the run has no schedule that can be read."""
+    """Return the options of each fault of the schedule; nothing if the run has no readable schedule."""
     try:
         schedule = Schedule.from_json(json.loads((directory / SCHEDULE_FILE).read_text()))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -209,7 +209,7 @@ def _options_of(directory: Path) -> dict[str, FaultOptions]:
 
 
 def save_timeline(directory: Path) -> Path:
-    """The whole of it as `timeline.txt` in the run's directory. Raises IllFormedHistory."""
+    """Write the whole timeline as `timeline.txt` in the run's directory. Raises IllFormedHistory."""
     timeline, target = Timeline.of(directory), directory / TIMELINE_FILE
     draft = target.with_suffix(".txt.new")
     with draft.open("w", encoding="utf-8") as file:

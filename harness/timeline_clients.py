@@ -1,6 +1,6 @@
-"""What clients noticed of each fault: the first trouble, and the longest wait for an acknowledgement.
+"""Find what clients noticed of each fault: the first failure, and the longest wait for an acknowledgement.
 
-Both are read from `history.parquet`, one row group at a time and only the columns needed. A run that was not closed has
+Both are read from `history.parquet`, one row group at a time and only the needed columns. A run that was not closed has
 no such file; its timeline has no clients in it until `squall check` has made one.
 """
 
@@ -28,7 +28,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Trouble:
-    """A send that failed, or of which nobody knows."""
+    """A send that failed, or whose outcome is unknown."""
 
     time: int
     where: str
@@ -40,7 +40,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Wait:
-    """A time in which nothing was acknowledged on a topic-partition."""
+    """A time without any acknowledgement on a topic-partition."""
 
     since: int
     until: int
@@ -60,7 +60,7 @@ class Wait:
 
 @dataclass
 class _Noticed:
-    """What is known so far of one fault."""
+    """What clients noticed of one fault so far."""
 
     window: FaultWindow
     trouble: Trouble | None = None
@@ -97,12 +97,12 @@ class _Noticed:
 
     @property
     def _until(self) -> int:
-        """The end of the fault; of one that was not seen to end, the end of all."""
+        """The end of the fault; without one, the end of time."""
         return self.window.healed if self.window.healed is not None else np.iinfo(np.int64).max
 
 
 def client_entries(run_directory: Path, windows: Sequence[FaultWindow]) -> Iterator[Entry]:
-    """What clients noticed of these faults. Raises IllFormedHistory for a history that cannot be read."""
+    """Yield what clients noticed of these faults. Raises IllFormedHistory for a history that cannot be read."""
     path = run_directory / HISTORY_FILE
     noticed = [_Noticed(window) for window in windows if window.injected is not None]
     if not noticed or not path.exists():
@@ -122,7 +122,7 @@ def client_entries(run_directory: Path, windows: Sequence[FaultWindow]) -> Itera
 
 
 def _told(noticed: Sequence[_Noticed]) -> Iterator[Entry]:
-    """One entry for what was noticed under several faults that were open together."""
+    """Yield one entry for an observation under several faults that were open together."""
     found: dict[Trouble | Wait, list[FaultWindow]] = {}
     for one in noticed:
         for what in (one.trouble, one.wait):
@@ -135,7 +135,7 @@ def _told(noticed: Sequence[_Noticed]) -> Iterator[Entry]:
 
 
 def _sends(file: pq.ParquetFile, row_groups: Sequence[int]) -> pa.Table:
-    """The completed sends of one topic-partition."""
+    """Return the completed sends of one topic-partition."""
     table = file.read_row_groups(list(row_groups), columns=COLUMNS, use_threads=False)
     wanted = (np.asarray(table["f"]) == FUNCTIONS["send"]) & np.asarray(table["completed"].is_valid())
     return table.filter(pa.array(wanted))

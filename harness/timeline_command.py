@@ -1,4 +1,4 @@
-"""`squall timeline RUN`: prints the timeline of a stored run, or a part of it (timeline.py)."""
+"""`squall timeline RUN`: print the timeline of a stored run, or a part of it (timeline.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_timeline(
     hosts: tuple[str, ...] = (),
     grep: str | None = None,
 ) -> int:
-    """Raises UsageError for a part that cannot be meant."""
+    """Print a timeline. Raises UsageError for an invalid selection."""
     excerpt = excerpt_of(since, until, hosts, grep)
     try:
         timeline = Timeline.of(run_directory(name))
@@ -37,7 +37,7 @@ def show_timeline(
 
 
 def excerpt_of(since: str | None, until: str | None, hosts: tuple[str, ...], grep: str | None) -> Excerpt:
-    """Which part is asked for. Raises UsageError."""
+    """Return the selected part. Raises UsageError."""
     since_s, until_s = _seconds("--from", since), _seconds("--to", until)
     if since_s is not None and until_s is not None and since_s > until_s:
         raise UsageError(f"--from {since} is later than --to {until}", remedy="exchange them")
@@ -60,7 +60,7 @@ def _seconds(option: str, text: str | None) -> float | None:
 
 
 def _refuse_strangers(hosts: tuple[str, ...], timeline: Timeline) -> None:
-    """Raise UsageError for a host that had no part in the run."""
+    """Raise UsageError for a host that was not part of the run."""
     known = {host.name for host in timeline.manifest.hosts} | set(timeline.logs)
     known |= {name for window in timeline.faults for name in window.targets}
     for host in hosts:

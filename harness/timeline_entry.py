@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """What happened when. `source` is who says so: `fault`, `cluster`, `clients`, or the host whose log it stands in;
-    `hosts` are those it is about. `time` is on the history's clock, and not `certain` if it had to be inferred.
+    """Something that happened at a time.
+
+    `source` is its origin: `fault`, `cluster`, `clients`, or the host whose log has it; `hosts` are those it concerns.
+    `time` is on the history's clock, and not `certain` if it had to be inferred.
     """
 
     time: int
@@ -18,6 +20,6 @@ class Entry:
     certain: bool = True
 
     def line(self, begins: int, width: int = 7) -> str:
-        """`    12.481 s  b2       node 2 leads events-3`, counted from `begins`."""
+        """Format ` 12.481 s b2 node 2 leads events-3`, counted from `begins`."""
         mark = " " if self.certain else "≈"
         return f"{mark}{(self.time - begins) / 1e9:10.3f} s  {self.source:<{width}}  {self.text}"

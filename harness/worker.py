@@ -1,10 +1,10 @@
-"""A load worker: one process that runs its shard of the workload and writes its own segment of the history.
+"""Run a load worker: one process that runs its shard of the workload and writes its own segment of the history.
 
     python -m squall.harness.worker          # locally, inside the lab's network, or on a client host over SSH
 
-It speaks JSON lines with the control process, commands in on stdin, reports out on stdout:
+It exchanges JSON lines with the control process, commands in on stdin, reports out on stdout:
 
-    {"do": "clock"}     {"report": "clock", "now": …}           what our clock shows; before open, and after final
+    {"do": "clock"}     {"report": "clock", "now": …}           this machine's clock; before open, and after final
     {"do": "open", "spec": {…WorkerSpec…}}
                         {"report": "ready", …}                  clients are connected
     {"do": "load"}      {"report": "loading", "now": …}         then {"report": "progress", …} twice a second
@@ -14,11 +14,11 @@ It speaks JSON lines with the control process, commands in on stdin, reports out
     {"do": "beat"}      nothing                                 a sign of life, see below
     trouble             {"report": "failed", "error": …}        at any point
 
-A worker survives nothing: when stdin ends (the control process is gone, by whatever death) or on SIGTERM it
-stops, flushes its segment and ends. What it had recorded stays readable (HX-03). A link that was cut does not end
-stdin; so a worker that was started with `--silence SECONDS` also ends when it has heard nothing for that long.
+When stdin ends (the control process has ended, by any death) or on SIGTERM the worker stops, flushes its segment and
+ends. What it had recorded stays readable (HX-03). A link that was cut does not end stdin; so a worker started with
+`--silence SECONDS` also ends when it has received nothing for that long.
 
-It imports nothing heavy (no numpy, no pyarrow): its imports are what has to be carried to a client host.
+It imports nothing heavy (no numpy, no pyarrow): its imports are what has to be sent to a client host.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DRAIN_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """All a worker needs to know; travels as JSON."""
+    """All a worker needs to know; sent as JSON."""
 
     run_id: str
     worker: int
@@ -86,7 +86,7 @@ class MonotonicClock:
 
 
 class Progress:
-    """Counts for the control process's progress line: totals, and latencies since the last look."""
+    """Counts for the control process's progress line: totals, and latencies since the last report."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -109,7 +109,7 @@ class Progress:
             self.latencies.append(event.completed - operation.at)
 
     def look(self) -> dict[str, Any]:
-        """The counts so far; the latencies (µs, a sample of at most 200) since the last look."""
+        """Return the counts so far; the latencies (µs, a sample of at most 200) since the last call."""
         latencies, self.latencies = sorted(self.latencies), []
         step = max(1, len(latencies) // 200)
         return {
@@ -121,7 +121,7 @@ class Progress:
 
 
 class LoadWorker:
-    """The worker's life, one command at a time."""
+    """Carries out a worker's commands, one at a time."""
 
     def __init__(self, spec: WorkerSpec, kit: ClientKit, report: Callable[..., None]) -> None:
         self.spec = spec
@@ -156,7 +156,7 @@ class LoadWorker:
         self.report("loading", now=self.clock.now_ns())
 
     async def stop(self) -> None:
-        """End the load; open operations have their time to complete."""
+        """End the load; open operations get their time to complete."""
         if self.interpreter is not None and self.loading is not None:
             self.interpreter.stop()
             await self.loading
@@ -167,7 +167,7 @@ class LoadWorker:
         self.report("stopped", now=self.clock.now_ns(), send_latencies=latencies, **self.progress.look())
 
     async def final(self) -> None:
-        """Markers and complete reads of every topic-partition."""
+        """Write markers and read every topic-partition completely."""
         interpreter = await self._interpreter(self.workload.final_shard())
         generator = await interpreter.run()
         await self._close_clients()
@@ -181,7 +181,7 @@ class LoadWorker:
         self.report("closed", rows=self.recorder.rows)
 
     async def abandon(self) -> None:
-        """The control process is gone or wants us gone: keep what was recorded, at once."""
+        """Keep what was recorded, at once: the control process has ended, or asks the worker to end."""
         self.recorder.flush()
         if self.interpreter is not None:
             self.interpreter.drain = 0.0
@@ -232,14 +232,14 @@ class LoadWorker:
 
 
 def report_on_stdout(kind: str, **fields: Any) -> None:
-    """One JSON line to the control process; if it no longer listens, stdin will tell."""
+    """Write one JSON line to the control process; if it no longer reads, stdin will end."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.write(json.dumps({"report": kind, **fields}) + "\n")
         sys.stdout.flush()
 
 
 async def commands(ended: asyncio.Event, silence: float | None) -> asyncio.Queue[dict[str, Any]]:
-    """Commands from stdin as they come; `ended` is set when it ends, or says nothing for `silence` seconds."""
+    """Return a queue of commands from stdin; `ended` is set when stdin ends, or is silent for `silence` seconds."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -257,7 +257,7 @@ async def commands(ended: asyncio.Event, silence: float | None) -> asyncio.Queue
 
 
 async def serve(report: Callable[..., None] = report_on_stdout, silence: float | None = None) -> int:
-    """Carry out commands until told to close, or until nobody is there to tell."""
+    """Carry out commands until `close`, or until the control process has ended."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -306,7 +306,10 @@ async def _command_or_failure(
     worker: LoadWorker | None,
     progress: asyncio.Task[None] | None,
 ) -> None:
-    """Wait for a command or the end of the control process. Raises what ends the load or its reports before that."""
+    """Wait for a command or the end of the control process.
+
+    Raises what ends the load or its reports before that.
+    """
     working = {task for task in (progress, None if worker is None else worker.loading) if task is not None}
     while True:
         await asyncio.wait({command, gone, *working}, return_when=asyncio.FIRST_COMPLETED)
@@ -320,7 +323,7 @@ async def _command_or_failure(
 
 
 def kit_for(spec: WorkerSpec) -> ClientKit:
-    """The client library that a worker's workload asks for. Raises LibraryMissing."""
+    """Return the client library of a worker's workload. Raises LibraryMissing."""
     options = options_from(spec.workload)
 
     def native() -> tuple[Connector, Clock]:
@@ -347,9 +350,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m squall.harness.worker", description="One load worker.")
     parser.add_argument("--silence", type=float, help="end after so many seconds without a word on stdin")
     status = asyncio.run(serve(silence=parser.parse_args().silence))
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the control process no longer reads
         sys.stdout.flush()
-    os._exit(status)  # client libraries may hold threads that wait for brokers; all is on disk by now
+    os._exit(status)  # client libraries may have threads that wait for brokers; all data is on disk by now
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The one view of a cluster and its hosts that both worlds give: real hosts (or the lab) and the simulation.
+"""The one view of a cluster and its hosts that both worlds provide: real hosts (or the lab) and the simulation.
 
-Faults, schedules, clients and the interpreter are written once against this protocol. `hosts` answer the
-agent's verbs (`nemesis/ports.py: Host`), `cluster` says who leads what (`ClusterView`), time is the
-history's clock. Everything that uses a World is `async def` and keeps to what a simulated loop can do:
-`sleep`, futures, `create_task`, `gather`, `wait_for`, `Event`, `Queue` (docs/architecture.md).
+Faults, schedules, clients and the interpreter are written once against this protocol. `hosts` serve the agent's verbs
+(`nemesis/ports.py: Host`), `cluster` reports who leads what (`ClusterView`), time is the history's clock. Everything
+that uses a World is `async def` and restricts itself to what a simulated loop can do: `sleep`, futures, `create_task`,
+`gather`, `wait_for`, `Event`, `Queue` (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class World(Protocol):
     cluster: ClusterView
 
     def now_ns(self) -> int:
-        """Monotonic nanoseconds: the history's clock."""
+        """Return monotonic nanoseconds: the history's clock."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def connector(self) -> Connector:
-        """How the native client opens connections."""
+        """Return how the native client opens connections."""
         ...
 
     def bootstrap(self) -> list[tuple[str, int]]:
-        """Addresses of the brokers' client listeners."""
+        """Return the addresses of the brokers' client listeners."""
         ...

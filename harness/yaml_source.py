@@ -1,18 +1,17 @@
-"""YAML files that people write, and errors that point into them.
+"""Read YAML files that people write, with errors that point into them.
 
-`load_yaml` keeps the line of every key and list item beside the data, so that whatever is found wrong later, by
-pydantic or by hand, is told as
+`load_yaml` keeps the line of every key and list item beside the data, so that every later error, from pydantic or by
+hand, has the form
 
     inventory.yaml:14: hosts.b2.ansible_port: "ssh" is not a port number (1–65535)
     suites/kill.yaml:7: nemesis.0.falt: unknown key; did you mean `fault`?
 
-Use: `source = load_yaml(path)`, then `source.validated(Model)`; for findings of your own
-`raise source.error(("nemesis", 0), "...", remedy="...")`. A validator's `ValueError` whose text is a
-predicate ("is not a port number", "must be …") gets the offending value put before it; any other text stands as
-it is.
+Use: `source = load_yaml(path)`, then `source.validated(Model)`; for the caller's own findings `raise
+source.error(("nemesis", 0), "...", remedy="...")`. A validator's `ValueError` whose text is a predicate ("is not a port
+number", "must be …") gets the offending value put before it; any other text stays unchanged.
 
-Twice the same key in one mapping is an error here, because YAML would silently keep the last.
-Leans on PyYAML's node graph for the lines and on pydantic's `loc` for the paths.
+A repeated key in one mapping is an error here, because YAML would silently keep the last. Uses PyYAML's node graph for
+the lines and pydantic's `loc` for the paths.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ LONGEST_SHOWN_VALUE = 60
 MOST_LEVELS = 100
 MOST_EXPANSION = 10
 MOST_VALUES_OF_ANCHORS = 10_000
-"""What anchors may stand for: so many times what is written, and so much besides."""
+"""Limit on the expansion of anchors: a multiple of what is written, plus this many values."""
 QUICK_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, where PyYAML has it: to find a scenario among all suites took 0.43 s without it, and takes 0.12 s."""
+"""libyaml's loader, where PyYAML has it: it finds a scenario among all suites in 0.12 s instead of 0.43 s."""
 PREDICATES = ("is ", "are ", "must ", "has ", "have ", "needs ", "does ", "cannot ", "should ", "names ")
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """`("hosts", "b2", "data_dirs", 0)` as a person writes it: `hosts.b2.data_dirs[0]`."""
+    """Write `("hosts", "b2", "data_dirs", 0)` as a person does: `hosts.b2.data_dirs[0]`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
@@ -61,19 +60,19 @@ class YamlSource:
     naming: Callable[[KeyPath], str] = dotted  # how a path is written in messages
 
     def line(self, path: KeyPath) -> int:
-        """The line of `path`, or of the nearest enclosing value the file does have."""
+        """Return the line of `path`, or of the nearest enclosing value that the file has."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def error(self, path: KeyPath, problem: str, *, remedy: str | None = None) -> UsageError:
-        """`file:line: path: problem`, to be raised by the caller."""
+        """Return `file:line: path: problem` as an error for the caller to raise."""
         where = f"{self.file}:{self.line(path)}: "
         name = f"{self.naming(path)}: " if path else ""
         return UsageError(f"{where}{name}{problem}", remedy=remedy)
 
     def validated(self, model: type[Model], data: Any = None, at: KeyPath = ()) -> Model:
-        """`data` (the whole file unless given) as `model`; `at` is where in the file the data stands.
+        """Validate `data` (the whole file unless given) as `model`; `at` is where in the file the data is.
 
         Raises one UsageError that lists every field pydantic found wrong, in the order of the file.
         """
@@ -85,7 +84,7 @@ class YamlSource:
     def explain(
         self, invalid: ValidationError, model: type[BaseModel], data: Any = None, at: KeyPath = ()
     ) -> UsageError:
-        """A pydantic error in this file's terms: line, path, value, what would be right."""
+        """Convert a pydantic error to this file's terms: line, path, value, what would be right."""
         data = self.data if data is None else data
         found: dict[tuple[int, KeyPath, str], UsageError] = {}
         for details in invalid.errors(include_url=False):
@@ -111,7 +110,7 @@ def load_yaml(path: Path | str) -> YamlSource:
 
 
 def parse_yaml(text: str, file: str) -> YamlSource:
-    """As `load_yaml`, for text already at hand; `file` is the name used in errors."""
+    """Like `load_yaml`, for text in memory; `file` is the name used in errors."""
     try:
         _refuse_depth(text, QUICK_LOADER, file)
         return _parsed(QUICK_LOADER(text), file)
@@ -142,7 +141,7 @@ def _refuse_depth(text: str, loader: Any, file: str) -> None:
 
 
 def _refuse_bomb(root: yaml.Node, file: str) -> None:
-    """Raise UsageError where anchors stand for so much more than is written that reading it would not end."""
+    """Raise UsageError where anchors expand to so much that reading would not end."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node, above: frozenset[int]) -> int:
@@ -171,7 +170,7 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _parsed(loader: Any, file: str) -> YamlSource:
-    """The one document of a loader of PyYAML's, or of libyaml's. Raises YAMLError and UsageError."""
+    """Return the one document of PyYAML's or libyaml's loader. Raises YAMLError and UsageError."""
     try:
         node = loader.get_single_node()
         if node is None:
@@ -181,7 +180,7 @@ def _parsed(loader: Any, file: str) -> YamlSource:
         _note_lines(node, (), lines, file, frozenset())
         try:
             data = loader.construct_document(node)
-        except (ValueError, OverflowError) as wrong:  # a date or a number that there is not
+        except (ValueError, OverflowError) as wrong:  # an impossible date or number
             raise UsageError(f"{file}: holds a value that cannot be read: {wrong}") from None
     finally:
         loader.dispose()
@@ -214,7 +213,7 @@ def _key(node: yaml.Node) -> str | int:
 
 
 def shown(value: object) -> str:
-    """A value as it would stand in the file, cut to a readable length."""
+    """Format a value as in the file, cut to a readable length."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError):
@@ -223,7 +222,7 @@ def shown(value: object) -> str:
 
 
 def suggestion(wrong: object, known: Iterable[str]) -> str:
-    """`; did you mean …?` where something known is near, else `; known are …`; empty if nothing is known."""
+    """Return `; did you mean …?` where a known key is near, else `; known are …`; empty if none are known."""
     names = sorted(set(known))
     near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.6)
     if near:
@@ -232,7 +231,7 @@ def suggestion(wrong: object, known: Iterable[str]) -> str:
 
 
 def data_path(location: KeyPath, data: Any) -> KeyPath:
-    """Pydantic's location without the parts that name a union's branch rather than a place in the data."""
+    """Return pydantic's location without the parts that name a union's branch rather than a place in the data."""
     path: list[str | int] = []
     for position, part in enumerate(location):
         in_mapping = isinstance(data, Mapping) and part in data
@@ -246,7 +245,7 @@ def data_path(location: KeyPath, data: Any) -> KeyPath:
 
 
 def describe(details: dict[str, Any], known: Iterable[str]) -> str:
-    """One pydantic error in plain words."""
+    """Describe one pydantic error in plain words."""
     kind, value, context = details["type"], details.get("input"), details.get("ctx", {})
     if kind == "extra_forbidden":
         return "unknown key" + suggestion(details["loc"][-1], known)
@@ -269,12 +268,12 @@ def describe(details: dict[str, Any], known: Iterable[str]) -> str:
 
 
 def _continued(message: str) -> str:
-    """Pydantic's sentence as the second half of ours: 'Input should be …' becomes 'should be …'."""
+    """Turn pydantic's sentence into the second half of ours: 'Input should be …' becomes 'should be …'."""
     return message.removeprefix("Input ").strip()
 
 
 def allowed_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
-    """The keys accepted beside the last part of `location`, found by walking the models' annotations."""
+    """Return the keys accepted beside the last part of `location`, found by walking the models' annotations."""
     annotations: list[Any] = [model]
     for part in location[:-1]:
         annotations = [below for annotation in annotations for below in _below(annotation, part)]
@@ -282,7 +281,7 @@ def allowed_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
 
 
 def _below(annotation: Any, part: str | int) -> Iterator[Any]:
-    """What annotation `part` leads to; itself where the part only names a union's branch."""
+    """Yield the annotation that `part` leads to; `annotation` itself where the part only names a union's branch."""
     found = False
     for one in _models(annotation):
         for name, field in one.model_fields.items():
@@ -301,7 +300,7 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
 
 
 def _is_named(model: type[BaseModel], part: str | int) -> bool:
-    """Whether a union tells this model from others by a field that can have this value only."""
+    """Return whether a union distinguishes this model by a field that can have only this value."""
     return any(get_args(field.annotation) == (part,) for field in model.model_fields.values())
 
 
@@ -311,7 +310,7 @@ def _direct_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Every model named anywhere within an annotation: in optionals, lists, mappings and unions alike."""
+    """Yield every model named anywhere within an annotation: in optionals, lists, mappings and unions."""
     if isinstance(annotation, type) and not get_args(annotation):
         yield from _direct_models(annotation)
     for argument in get_args(annotation):

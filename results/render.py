@@ -12,7 +12,7 @@ from typing import Final
 from squall.results.further_verdict import ToldFurther
 from squall.results.kinds import OF_NODES
 from squall.results.text import duration, grouped, several
-from squall.results.verdict import Statement, Verdict
+from squall.results.verdict import Verdict
 from squall.results.witness import Witness
 
 Line = tuple[str, str]
@@ -147,10 +147,6 @@ def _told_lines(witness: Witness | ToldFurther) -> list[Line]:
     lines.append(("plain", ""))
     hint = textwrap.wrap(f"Look at: {witness.hint}.", WIDTH, initial_indent="  ", subsequent_indent=" " * 11)
     return lines + [("plain", one) for one in hint]
-
-
-def statement_mark(statement: Statement) -> str:
-    return MARKS[statement.holds]
 
 
 def plain(lines: list[Line]) -> str:

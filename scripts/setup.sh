@@ -67,16 +67,16 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 
-wanted=$(cat pyproject.toml setup.py | sha256sum | cut -c1-16)
+wanted=$(cat pyproject.toml setup.py constraints.txt | sha256sum | cut -c1-16)
 extras=""
 [ "$purpose" = test ] && extras="[test]"
 stamp=.venv/.squall-$purpose
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-    say "installing Python packages into .venv (squall$extras and what it names in pyproject.toml)"
+    say "installing Python packages into .venv (squall$extras, in the versions of constraints.txt)"
     log=.venv/setup.log
     {
         .venv/bin/python -m pip install --disable-pip-version-check --upgrade pip setuptools
-        .venv/bin/python -m pip install --disable-pip-version-check --editable ".$extras"
+        .venv/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable ".$extras"
     } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "pip failed; all it said is in $log"; }
     say "compiling the checker's loops, once"
     .venv/bin/python -c 'import squall.results.checks.kernels.passes' >>"$log" 2>&1 \

@@ -1,1 +1,1 @@
-"""The catalogue of faults as people see it: listed, proven on hosts, and written into the documentation."""
+"""The catalogue of faults for users: listed, verified on hosts, and written into the documentation."""

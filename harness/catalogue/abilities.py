@@ -1,7 +1,7 @@
-"""What hosts can do to themselves: asked of their agents, and by what driver each kind of fault would be carried out.
+"""Find out from their agents what hosts can do, and with which driver they would carry out each kind of fault.
 
-Agents say which verbs they cannot carry out, and why (`unable` in the answer of `info`); whether a node's disk calls
-can be watched is tried as `squall inventory check` tries it. Nothing is assumed from a kernel's version.
+Agents report which verbs they cannot carry out, and why (`unable` in the response of `info`); whether a node's disk
+calls can be watched is tried as `squall inventory check` tries it. Nothing is assumed from a kernel's version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from squall.nemesis.registry import ON_HOSTS, kind_of
 
 @dataclass(frozen=True)
 class Abilities:
-    """Of some hosts: what each agent says of itself, and on which of them disk calls cannot be watched, and why."""
+    """The abilities of some hosts: what each agent reports, and where and why disk calls cannot be watched."""
 
     source: str
     info: Mapping[str, Mapping[str, object]]
@@ -32,14 +32,14 @@ class Abilities:
     clients: int = 0
 
     def why_not(self, options: FaultOptions) -> str:
-        """Why these hosts cannot carry out this fault; empty if they can."""
+        """Return why these hosts cannot carry out this fault; empty if they can."""
         if watched_calls([options]):
             for host, reason in sorted(self.unwatchable.items()):
                 return f"{host}: disk calls cannot be watched: {reason}"
         return self.why_not_kind(kind_of(options))
 
     def why_not_kind(self, kind: Kind) -> str:
-        """As `why_not`, of a kind whatever its options."""
+        """Like `why_not`, for a kind with any options."""
         for verb in kind.verbs:
             if verb not in ON_HOSTS:
                 return f"no agent offers {verb} yet"
@@ -53,7 +53,7 @@ class Abilities:
         return ""
 
     def driver(self, kind: Kind) -> str:
-        """By what these hosts would do it."""
+        """Return the driver with which these hosts would carry it out."""
         used = tuple(dict.fromkeys(self._driver_of(verb) for verb in kind.verbs))
         return ", ".join(used) if used and all(used) else kind.on_hosts
 
@@ -72,12 +72,12 @@ class Abilities:
         return "seccomp user notification" if verb in ("disk.error", "disk.slow") else ""
 
     def _each(self, what: str) -> str:
-        """What the hosts answer, once where they agree."""
+        """Return what the hosts report, each different value once."""
         return " or ".join(dict.fromkeys(str(info.get(what)) for info in self.info.values()))
 
 
 async def ask_hosts(inventory: Inventory, network: Network) -> Abilities:
-    """Ask every host that is to run a node. Raises UsageError for hosts that cannot be reached."""
+    """Ask every host that runs a node. Raises UsageError for hosts that cannot be reached."""
     nodes = {spec.name: spec for spec in (*inventory.controllers, *inventory.brokers)}
     remotes = {name: Remote(spec, network) for name, spec in nodes.items()}
     try:

@@ -1,6 +1,6 @@
-"""`squall faults`: the catalogue of faults, one kind in full, or every one of them proven on hosts.
+"""`squall faults`: show the catalogue of faults, show one kind in full, or verify every fault on hosts.
 
-`--lab` and `--json` stand alone or with a value, which typer's options cannot: `OptionalValues` gives them one.
+`--lab` and `--json` stand alone or with a value, which typer's options cannot: `OptionalValues` supplies a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OptionalValues(CommandWithExamples):
 
 
 def with_values(arguments: list[str]) -> list[str]:
-    """The arguments with a value behind every option of `WITHOUT_VALUE` that stands alone."""
+    """Return the arguments with a value behind every option of `WITHOUT_VALUE` that stands alone."""
     filled: list[str] = []
     for place, word in enumerate(arguments):
         filled.append(word)
@@ -41,39 +41,39 @@ def with_values(arguments: list[str]) -> list[str]:
 
 
 def faults(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one kind of fault in full")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="describe one kind of fault in full")] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="inject, see and heal every row of the catalogue that has a trial")
+        bool, typer.Option("--verify", help="inject, observe and heal every row of the catalogue that has a trial")
     ] = False,
     lab: Annotated[
         str | None,
-        typer.Option(metavar="[NAME]", help="on a lab: the one of this name, or without a name one of its own"),
+        typer.Option(metavar="[NAME]", help="use the lab of this name; without a name, make one for this command"),
     ] = None,
     inventory: Annotated[
-        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="on these hosts instead of a lab")
+        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="use these hosts instead of a lab")
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="ROW", help="verify only this: a row's number or name, or a fault; may be given again"),
     ] = None,
     idle_nemesis: Annotated[
-        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; none may be verified")
+        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; none may be verified")
     ] = False,
-    seed: Annotated[int, typer.Option(help="of choices by lot in trials")] = 1,
+    seed: Annotated[int, typer.Option(help="the seed of random choices in trials")] = 1,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="[FILE]", help="JSON, to a file or without one to the screen")
+        str | None, typer.Option("--json", metavar="[FILE]", help="print JSON, to this file or to standard output")
     ] = None,
     markdown: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="bring this file's tables up to date: docs/faults.md"),
+        typer.Option(metavar="FILE", help="update the tables in this file, such as docs/faults.md"),
     ] = None,
     wait: WaitOption = None,
 ) -> int:
-    """The catalogue of faults: what there is, by which driver these hosts would do it, or why not.
+    """List the catalogue of faults with the driver of these hosts for each, or why they have none.
 
-    With --verify each row's trial is carried out on a cluster under light load, with evidence before, during and
-    after. Exit status: 0 if all that the hosts can do was verified, 1 if something was not, 130 if interrupted.
+    With --verify, run each row's trial on a cluster under light load, with evidence before, during and after.
+    Exit status: 0 if every fault that the hosts can do was verified, 1 if one was not, 130 if interrupted.
     """
     from squall.harness.catalogue.listing import show_catalogue, show_kind
     from squall.harness.cli import console

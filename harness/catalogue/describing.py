@@ -1,4 +1,4 @@
-"""What a kind of fault is, as data for tables: options with values and defaults, an example, its rows."""
+"""Describe a kind of fault as data for tables: options with values and defaults, an example, its rows."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ PLAIN = {bool: "`true` or `false`", int: "whole number", float: "number", str: "
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a fault, as it is written in a suite."""
+    """A field of a fault, as written in a suite."""
 
     name: str
     values: str
     default: str
-    """As it would be written; empty if the option must be given."""
+    """The default as written in a suite; empty if the option is required."""
 
     @property
     def required(self) -> bool:
         return not self.default
 
     def __str__(self) -> str:
-        """`errno: EIO` or `target`."""
+        """Format as `errno: EIO` or `target`."""
         return self.name if self.required else f"{self.name}: {self.default}"
 
 
 def options_of(options: type[BaseModel]) -> tuple[Option, ...]:
-    """What may be written beside when and how long."""
+    """Return the options of a fault, without those for when and how long."""
     written = _defaults(options)
     return tuple(
         Option(name, _values(field), "" if field.is_required() else written.get(name, "nothing"))
@@ -62,7 +62,7 @@ def options_of(options: type[BaseModel]) -> tuple[Option, ...]:
 
 
 def _defaults(options: type[BaseModel]) -> dict[str, str]:
-    """Defaults as a suite would have them: durations with their units."""
+    """Return defaults as a suite would have them: durations with their units."""
     bare = options.model_construct()
     required = {key for key, field in options.model_fields.items() if field.is_required()}
     data = bare.model_dump(mode="json", by_alias=True, exclude=required, exclude_none=True, warnings=False)
@@ -74,7 +74,7 @@ def _written(value: Any) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """What may be written there, in words."""
+    """Describe the permitted values."""
     return _in_words(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
 
 
@@ -96,18 +96,18 @@ def _in_words(annotation: Any) -> str:
 
 
 def _validated(metadata: tuple[Any, ...]) -> str:
-    """What a validator takes, if it is one of ours that says more than the type."""
+    """Describe what a validator accepts, if it is a known one that is more exact than the type."""
     functions = (one.func for one in metadata if isinstance(one, AfterValidator | BeforeValidator))
     return next((VALIDATED_AS[name] for one in functions if (name := getattr(one, "__name__", "")) in VALIDATED_AS), "")
 
 
 def rows_of(kind: Kind) -> tuple[Row, ...]:
-    """The rows of the catalogue whose trial has this fault in it."""
+    """Return the rows of the catalogue whose trial contains this fault."""
     return tuple(row for row in ROWS if any(fault["fault"] == kind.name for fault in flat(row.trial)))
 
 
 def example_of(kind: Kind) -> str:
-    """An entry of a suite: the trial of a row, or the least that may be written."""
+    """Return an entry of a suite: the trial of a row, or only the required options."""
     shown = next(
         (dict(fault) for row in rows_of(kind) for fault in flat(row.trial) if fault["fault"] == kind.name), None
     )
@@ -118,14 +118,14 @@ def example_of(kind: Kind) -> str:
 
 
 def _least(kind: Kind) -> Iterator[tuple[str, str]]:
-    """The options that must be given, with something to read there."""
+    """Yield the required options, each with a readable value."""
     for option in options_of(kind.options):
         if option.required:
             yield option.name, LIKELY.get(option.values, "…")
 
 
 def in_simulation(kind: Kind) -> bool:
-    """Whether simulated hosts can have it, too."""
+    """Return whether simulated hosts support it, too."""
     return not why_not_simulated(kind)
 
 

@@ -1,4 +1,4 @@
-"""`squall faults`: the field's rows and our kinds of faults in tables or as JSON, and one kind in full."""
+"""`squall faults`: print the catalogue's rows and the kinds of faults as tables or JSON, and one kind in full."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from squall.nemesis.registry import KINDS
 
 @contextmanager
 def hosts_to_ask(lab: str | None, inventory: Path | None) -> Iterator[Hosts | None]:
-    """The hosts of a name or file, of the lab that is up, or of a small lab for the question; None if none can be."""
+    """Provide the hosts of a name or file, of the running lab, or of a small new lab; None if there can be none."""
     if lab is not None or inventory is not None or find_lab() is not None:
         yield standing_hosts(inventory, lab)
         return
@@ -47,7 +47,7 @@ def hosts_to_ask(lab: str | None, inventory: Path | None) -> Iterator[Hosts | No
 
 
 def show_catalogue(out: Console, lab: str | None, inventory: Path | None, json_file: str | None) -> None:
-    """All rows and kinds, with what these hosts would do them by. Raises UsageError for hosts that do not answer."""
+    """Show all rows and kinds, with the drivers of these hosts. Raises UsageError for hosts that do not respond."""
     with hosts_to_ask(lab, inventory) as hosts:
         abilities = asyncio.run(ask_hosts(hosts.inventory, hosts.network)) if hosts is not None else None
         listed = catalogue_as_json(abilities, hosts.inventory if hosts is not None else None)
@@ -61,7 +61,7 @@ def show_catalogue(out: Console, lab: str | None, inventory: Path | None, json_f
 
 
 def catalogue_as_json(abilities: Abilities | None, inventory: Inventory | None) -> dict[str, Any]:
-    """What the tables show. Without hosts nothing is said of drivers."""
+    """Return what the tables show. Without hosts, drivers are left out."""
     return {
         "hosts": abilities.source if abilities is not None else None,
         "kinds": [
@@ -130,7 +130,7 @@ def _print_rows(out: Console, listed: dict[str, Any]) -> None:
 
 
 def _entry(trial: Any) -> str:
-    """`kill, target: b1`."""
+    """Format as `kill, target: b1`."""
     if not isinstance(trial, dict) or "fault" not in trial:
         return json.dumps(trial)
     return ", ".join([trial["fault"], *(f"{key}: {value}" for key, value in trial.items() if key != "fault")])

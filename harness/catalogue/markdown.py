@@ -1,6 +1,6 @@
-"""The tables of docs/faults.md, made of the registry and the catalogue, so that they cannot say otherwise.
+"""Generate the tables of docs/faults.md from the registry and the catalogue, so that they cannot differ.
 
-A file has markers, `<!-- faults: kinds -->` … `<!-- end -->`; what stands between them is replaced.
+A file has markers, `<!-- faults: kinds -->` … `<!-- end -->`; the text between them is replaced.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MARKED = re.compile(r"(<!-- faults: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.D
 
 
 def tables() -> dict[str, str]:
-    """Every table by the name it has in its marker."""
+    """Return every table by the name in its marker."""
     made: Mapping[str, Callable[[], str]] = {"kinds": _kinds, "options": _options, "rows": _rows}
     return {name: make() for name, make in made.items()}
 
 
 def updated(text: str) -> str:
-    """The text with the tables as they should be. Raises UsageError for a marker that names none."""
+    """Return the text with current tables. Raises UsageError for a marker with an unknown name."""
     known = tables()
 
     def filled(match: re.Match[str]) -> str:
@@ -40,7 +40,7 @@ def updated(text: str) -> str:
 
 
 def update(path: Path) -> bool:
-    """Bring a file up to date; whether it was not. Raises UsageError for a file without markers."""
+    """Update a file. Return whether it changed. Raises UsageError for a file without markers."""
     before = path.read_text(encoding="utf-8")
     if not MARKED.search(before):
         raise UsageError(f"{path}: there is no marker, such as <!-- faults: kinds --> and <!-- end -->")

@@ -1,4 +1,4 @@
-"""What came of trials, as people read it: a line as each is done, a table at the end, and JSON."""
+"""Show the results of trials: a line after each trial, a table at the end, and JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MARKS = {"verified": f"{CHECK} verified", "failed": f"{CROSS} failed", "skipped"
 
 
 def seconds(value: float | None) -> str:
-    """Milliseconds below a second."""
+    """Format a time, in milliseconds below a second."""
     if value is None:
         return ""
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
 def result_line(result: Result, done: int, total: int) -> Text:
-    """`trial   7/49  row 14  one-way partition   ✔ verified   deaf to 5 of 5`."""
+    """Return `trial 7/49 row 14 one-way partition ✔ verified deaf to 5 of 5`."""
     line = Text(f"trial  {done:>3}/{total:<3} row {result.number:<3} {result.row:<52.52} ")
     line.append(f"{MARKS[result.outcome]:<11}", style=STYLES[result.outcome])
     line.append(f" {result.during if result.outcome == 'verified' else result.reason}")
@@ -35,7 +35,7 @@ def result_line(result: Result, done: int, total: int) -> Text:
 
 
 def print_results(out: Console, results: Sequence[Result]) -> None:
-    """One row of the catalogue each: what was done, what was seen before, during and after, how long it took."""
+    """Print one row per row of the catalogue: fault, evidence before, during and after, how long it took."""
     table = Table(box=None, pad_edge=False)
     for heading in ("row", "trouble", "fault", "hosts", "before", "during", "after"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "row" else "left")
@@ -68,7 +68,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def save_results(path: Path, results: Sequence[Result], source: str, seed: int, took_s: float) -> None:
-    """Everything, the evidence as it was recorded included."""
+    """Save everything as JSON, with the evidence as recorded."""
     content = {
         "hosts": source,
         "seed": seed,

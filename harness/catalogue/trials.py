@@ -1,6 +1,6 @@
-"""The trials of the catalogue as faults of one run: which rows these hosts can show, and what came of each.
+"""Turn the trials of the catalogue into faults of one run: which rows these hosts can show, and the results.
 
-A trial is an entry of a suite but for its times, which are set here. A fault that has shown itself need not go on, so
+A trial is an entry of a suite without times, which are set here. A fault ends soon after it has shown its effect, so
 windows are seldom used up. Its hosts `b1`, `c1` and so on stand for the first, second, … broker and controller of any
 inventory.
 """
@@ -24,7 +24,7 @@ from squall.nemesis.evidence import FaultRecord, in_words
 from squall.nemesis.schedule import Schedule, ScheduledFault, build_schedule
 
 WINDOW_SECONDS = 5.0
-"""In which a fault must show itself; it ends soon after that."""
+"""The window in which a fault must show its effect; it ends soon after that."""
 LONGEST_TRIAL_SECONDS = 60.0
 STANDS_FOR = re.compile(r"\b([bc])(\d)\b")
 GROUPED = ("sequence", "parallel", "mix")
@@ -41,13 +41,13 @@ class Trial:
 
     @property
     def what(self) -> str:
-        """The faults by name, each once: `pause, kill`."""
+        """Return the faults by name, each once: `pause, kill`."""
         return ", ".join(dict.fromkeys(fault.options.fault for fault in self.schedule.faults))
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a row: `reason` says why it is skipped or not verified. Times in seconds."""
+    """The result of a row: `reason` says why it is skipped or not verified. Times in seconds."""
 
     number: int
     row: str
@@ -62,7 +62,7 @@ class Result:
     inject_s: float | None = None
     heal_s: float | None = None
     whole_s: float | None = None
-    """How long after healing the cluster was whole again."""
+    """How long after healing the cluster became whole again."""
     records: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Result:
 
 
 def chosen_rows(only: Sequence[str]) -> tuple[Row, ...]:
-    """The rows of these numbers or names, or with a trial of such a fault; all unless any is named.
+    """Return the rows of these numbers or names, or with a trial of such a fault; all if none is named.
 
     Raises UsageError.
     """
@@ -84,12 +84,12 @@ def chosen_rows(only: Sequence[str]) -> tuple[Row, ...]:
 
 
 def _names_of(row: Row) -> set[str]:
-    """By what a row may be called: its number, its name, the faults of its trial."""
+    """Return the words that select a row: its number, its name, the faults of its trial."""
     return {str(row.number), row.name, *(fault["fault"] for fault in flat(row.trial))}
 
 
 def flat(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The single faults of an entry."""
+    """Return the single faults of an entry."""
     for key in GROUPED:
         if key in entry:
             return [fault for step in entry[key] for fault in flat(step)]
@@ -97,7 +97,7 @@ def flat(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def trial_of(row: Row, inventory: Inventory, seed: int) -> Trial:
-    """The row's faults, from second 0 on. Their ids begin with the row's number."""
+    """Return the row's faults, from second 0 on. Their ids begin with the row's number."""
     entry = ENTRY.validate_python({"at": 0, **_timed(_named(row.trial, inventory))})
     schedule = build_schedule([entry], LONGEST_TRIAL_SECONDS, seed)
     return Trial(row, replace(schedule, faults=tuple(_numbered(fault, row.number) for fault in schedule.faults)))
@@ -109,7 +109,7 @@ def _numbered(fault: ScheduledFault, row: int) -> ScheduledFault:
 
 
 def _timed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry with windows, where it does not say how long."""
+    """Return the entry with windows added where it has no duration."""
     for key in GROUPED:
         if key in entry:
             return {**entry, key: [_timed(step) for step in entry[key]]}
@@ -117,7 +117,7 @@ def _timed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(value: Any, inventory: Inventory) -> Any:
-    """The same with the inventory's own names in place of b1, c1, …"""
+    """Return the value with the inventory's own names in place of b1, c1, …"""
     if isinstance(value, Mapping):
         return {key: _named(one, inventory) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -134,7 +134,7 @@ def _named(value: Any, inventory: Inventory) -> Any:
 
 
 def why_not(trial: Trial, abilities: Abilities) -> str:
-    """Why these hosts cannot carry it out; empty if they can."""
+    """Return why these hosts cannot carry it out; empty if they can."""
     if trial.row.clients and not abilities.clients:
         return f"needs a client host, and {abilities.source} has none"
     reasons = (abilities.why_not(fault.options) for fault in trial.schedule.faults)
@@ -146,7 +146,7 @@ def skipped(row: Row, reason: str, faults: str = "") -> Result:
 
 
 def judged(trial: Trial, records: Sequence[FaultRecord], whole_s: float | None, trouble: str) -> Result:
-    """Verified if every fault of it was seen to take hold and to end, and the cluster got over it."""
+    """Return the result: verified if every fault was seen to take effect and to end, and the cluster recovered."""
     reasons = [trouble] if trouble else []
     if len(records) < len(trial.schedule.faults):
         reasons.append(f"{len(records)} of {len(trial.schedule.faults)} faults took place")

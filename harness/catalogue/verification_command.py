@@ -1,4 +1,4 @@
-"""`squall faults --verify`, from hosts to an exit status: 0 if all that these hosts can do was verified, 1 if not."""
+"""Run `squall faults --verify` on hosts. Exit status: 0 if all that these hosts can do was verified, else 1."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESULTS_FILE = "verification.json"
 
 
 class VerifyFaults:
-    """One verification, and what came of it so far."""
+    """One verification, and its results so far."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class VerifyFaults:
         self.directory: Path | None = None
 
     def run(self) -> int:
-        """Carry it out, print and keep the results; the exit status."""
+        """Carry it out, print and save the results. Return the exit status."""
         try:
             with HostLocks("squall faults --verify", wait=self.wait, say=self._say) as locks:
                 asyncio.run(self._run(locks))
@@ -110,7 +110,7 @@ class VerifyFaults:
                 self.console.print(f"trouble    {trouble}", markup=False)
 
     def _doable(self, inventory: Inventory, abilities: Abilities) -> list[Trial]:
-        """The trials that these hosts can do; all other rows are results already."""
+        """Return the trials that these hosts can do; all other rows become results at once."""
         trials = []
         for row in self.rows:
             if row.why_not:

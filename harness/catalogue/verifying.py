@@ -1,7 +1,8 @@
-"""`squall faults --verify`: every trial of the catalogue, one after the other, on a cluster under light load.
+"""`squall faults --verify`: run every trial of the catalogue in turn, on a cluster under light load.
 
-It is a run like any other (`harness/run.py`), with history and manifest, but for its course: a trial has a nemesis of
-its own, and the next begins when the cluster is whole again. A trial that fails stops nothing. Ctrl-C heals all hosts.
+It is a run like any other (`harness/run.py`), with history and manifest, but with another course: each trial has a
+separate nemesis, and the next begins when the cluster is whole again. A trial that fails does not stop the others.
+Ctrl-C heals all hosts.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ WHOLE_SECONDS = 30.0
 AGAIN_SECONDS = 0.2
 QUIET_SECONDS = 2.0
 PATIENCE = Patience(hold=WINDOW_SECONDS, shown=0.5)
-"""A trial waits for its fault to show for all of its window, and lets it go on but a moment then."""
+"""A trial waits up to its whole window for its fault to show an effect, and then keeps it only for a moment."""
 
 SCENARIO: dict[str, Any] = {
     "scenario": NAME,
@@ -47,7 +48,7 @@ SCENARIO: dict[str, Any] = {
             "broker.session.timeout.ms": 2000,
             "broker.heartbeat.interval.ms": 300,
             "replica.lag.time.max.ms": 1500,
-            "log.flush.interval.messages": 20,  # for disk faults that strike fsync
+            "log.flush.interval.messages": 20,  # for disk faults that affect fsync
         },
         "dynamic_voters": True,
     },
@@ -57,16 +58,16 @@ SCENARIO: dict[str, Any] = {
 
 
 def scenario_of(clients: bool) -> Scenario:
-    """The cluster and the load that trials are made on; with a client host if one of them needs it."""
+    """Return the cluster and the load of trials; with a client host if one of them needs it."""
     cluster = {**SCENARIO["cluster"], "clients": 1 if clients else 0}
     scenario = Scenario.model_validate({**SCENARIO, "cluster": cluster, "fault_free": True})
-    return scenario.model_copy(update={"fault_free": False})  # none of its own: the trials are in the plan
+    return scenario.model_copy(update={"fault_free": False})  # it lists none: the trials are in the plan
 
 
 def plan_of(
     trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients: bool, idle_nemesis: bool = False
 ) -> RunPlan:
-    """One run with the faults of all trials, one after the other."""
+    """Return one run with the faults of all trials, one after the other."""
     started = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     faults: list[ScheduledFault] = []
     for trial in trials:
@@ -84,14 +85,14 @@ def plan_of(
 
 
 class VerificationDisplay(Display):
-    """The stages of a run; what moves meanwhile is told by whoever counts the trials."""
+    """Shows the stages of a run; the caller shows the progress of the trials."""
 
     def begin_load(self) -> None:
         self.blank()
 
 
 class Verification(ScenarioRun):
-    """Carries out trials on a cluster of its own. `tell` hears of each result."""
+    """Carries out trials on a new cluster. Calls `tell` with each result."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class Verification(ScenarioRun):
         self.tell = tell
         self.operator: ClusterHands | None = None
         self.quiet: str | None = None
-        """What disturbed the quiet period; None if it was not come to."""
+        """What disturbed the quiet period; None if the run did not reach it."""
 
     async def _load_under_faults(self) -> None:
         await self._begin_load()
@@ -128,7 +129,7 @@ class Verification(ScenarioRun):
         await self.workers.stop()
 
     async def _quiet(self) -> str:
-        """The quiet period; what disturbed it: a fault open on some host, or a cluster that is not whole."""
+        """Wait for the quiet period. Return what disturbed it: an open fault on some host, or a cluster not whole."""
         disturbed = await self._disturbances()
         await asyncio.sleep(QUIET_SECONDS)
         return disturbed or await self._disturbances()
@@ -144,7 +145,7 @@ class Verification(ScenarioRun):
         return await self._missing()
 
     def result_of_quiet(self, row: Row) -> Result:
-        """The row that a run's own end stands for: nothing is disturbed any more, and all can be read."""
+        """Return the result of the row that the run's end verifies: no disturbance any more, and all data readable."""
         reasons = [
             self.quiet or "",
             "" if self.facts.final_read == "complete" else f"final reads {self.facts.final_read}",
@@ -164,7 +165,7 @@ class Verification(ScenarioRun):
         )
 
     async def _tried(self, trial: Trial) -> Result:
-        """One trial, and the cluster whole again. Cancelled, it heals all hosts first, as the runner does."""
+        """Carry out one trial and wait until the cluster is whole again. When cancelled, heals all hosts first."""
         assert self.fault_log is not None
         assert self.operator is not None
         runner = self._runner(trial.schedule, self.operator, self.fault_log.note, PATIENCE)
@@ -184,9 +185,9 @@ class Verification(ScenarioRun):
         return judged(trial, runner.records, whole_s, "; ".join(filter(None, (trouble, not_whole))))
 
     async def _until_whole(self) -> str:
-        """Wait for every node to run, every replica to be in sync and every voter to vote; what is missing if not.
+        """Wait for every node to run, every replica to be in sync and every voter to vote. Return what is missing.
 
-        Nodes that stay away are started, so that one trial does not spoil the next.
+        Nodes that stay down are started, so that one trial does not spoil the next.
         """
         if not (missing := await self._missing_within(WHOLE_SECONDS)):
             return ""

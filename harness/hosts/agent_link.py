@@ -1,17 +1,17 @@
-"""`AgentHost`: a host that answers the nemesis's verbs, over one persistent SSH channel to its agent.
+"""Call the nemesis's verbs on a host, over one persistent SSH channel to its agent.
 
     host = AgentHost(remote, agent_command(place))
     await host.call("proc.start", name="node")        # {"pid": 4711}
     await host.close()
 
-One line of JSON out, one back: `{"op": n, "verb": …, "args": {…}}` and `{"op": n, "ok": true, "result": {…}}` or
-`{"op": n, "ok": false, "kind": …, "error": …}`. Answers may come in any order. A warm call costs 0.2–0.3 ms.
+A call is one line of JSON out and one back: `{"op": n, "verb": …, "args": {…}}` and `{"op": n, "ok": true, "result":
+{…}}` or `{"op": n, "ok": false, "kind": …, "error": …}`. Responses may come in any order. A warm call costs 0.2–0.3 ms.
 
-Every call has a deadline. When the link is lost under a call, nobody knows whether the verb was carried out; all
-verbs are idempotent for the same `id`, so the call is simply repeated over a new link, with back-off, until its
-deadline, and only then raises `HostUnreachable`. Connecting, sending and reading are blocking work of paramiko and
-happen in threads; the callers' event loop never waits on a socket. Every host has threads of its own: were they
-shared, a few hosts that cannot be reached would hold up the healing of all others.
+Every call has a deadline. When the link is lost during a call, it is unknown whether the verb was carried out. All
+verbs are idempotent for the same `id`, so the call is retried over a new link, with back-off, until its deadline; only
+then it raises `HostUnreachable`. Connecting, sending and reading are blocking work of paramiko and happen in threads;
+the callers' event loop never waits on a socket. Every host has separate threads: with shared threads, a few unreachable
+hosts would delay the healing of all others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_BACK_OFF = 1.0
 
 
 class AgentHost:
-    """Fulfils `nemesis.ports.Host`. Used from one event loop."""
+    """Implements `nemesis.ports.Host`. Used from one event loop."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class AgentHost:
         call_seconds: float = CALL_SECONDS,
         probe_key: str | None = None,
     ) -> None:
-        """`probe_key` is what hosts that shall hear each other share (`new_probe_key`)."""
+        """`probe_key` is the key that hosts share to receive each other's probes (`new_probe_key`)."""
         self.remote = remote
         self._command = tuple(command)
         self._sudo = sudo
@@ -69,9 +69,9 @@ class AgentHost:
         return self._address
 
     async def call(self, verb: str, **arguments: object) -> dict[str, object]:
-        """Have the host carry out `verb`. Raises VerbFailed, or HostUnreachable once the deadline has passed.
+        """Carry out `verb` on the host. Raises VerbFailed, or HostUnreachable once the deadline has passed.
 
-        A verb with a `timeout` of its own is given that much longer.
+        The deadline of a verb with a `timeout` argument is that much later.
         """
         longer = arguments.get("timeout", 0.0)
         seconds = self._call_seconds + (float(longer) if isinstance(longer, (int, float)) else 0.0)
@@ -90,10 +90,10 @@ class AgentHost:
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._open())
             self._connecting.add_done_callback(_seen)
-        await asyncio.shield(self._connecting)  # a caller that gives up leaves the attempt to the next one
+        await asyncio.shield(self._connecting)  # a caller that stops waiting leaves the attempt to the next one
 
     async def close(self) -> None:
-        """Close the channel. What the agent started and its keeper go on."""
+        """Close the channel. The processes that the agent started and its keeper continue."""
         if self._connecting is not None:
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._link is not None:
@@ -117,7 +117,7 @@ class AgentHost:
                 return await self._ask(self._link, verb, arguments)
             except (ConnectionLost, Unreachable) as trouble:
                 attempts.last = trouble.problem
-            except SshError as trouble:  # a changed key or refused login does not mend itself
+            except SshError as trouble:  # a changed key or refused login does not recover without help
                 raise HostUnreachable(self.name, trouble.problem) from None
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_BACK_OFF)
@@ -132,24 +132,24 @@ class AgentHost:
 
 
 def new_probe_key() -> str:
-    """What the datagrams between hosts are sealed with (nemesis/agent/probe_auth.py); one for all hosts of a run."""
+    """Return a new key that seals datagrams between hosts (nemesis/agent/probe_auth.py); one for all hosts of a run."""
     return secrets.token_hex(32)
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Whoever awaited the task knows its exception; that nobody did must not be reported as forgotten."""
+    """Mark a task's exception as retrieved, so that asyncio does not report it; awaiting callers still receive it."""
     if not task.cancelled():
         task.exception()
 
 
 class _Attempts:
-    """Why the latest attempt failed, for the error that ends them all."""
+    """Why the latest attempt failed, for the error that ends all attempts."""
 
     last: str | None = None
 
 
 class _Link:
-    """One channel to one agent process, and who waits for which answer on it."""
+    """One channel to one agent process, and the calls that wait for its responses."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Link:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._channel: LineChannel = remote.open_channel(command, sudo=sudo)
         self._sending = threading.Lock()
-        if probe_key is not None:  # its answer is nobody's: without room for the key only probes fail, and say so
+        if probe_key is not None:  # its response is ignored: without room for the key only probes fail, and report it
             self._send(json.dumps({"op": 0, "verb": "probe.key", "args": {"key": probe_key}}).encode())
         threading.Thread(target=self._read, name=f"agent-{remote.name}", daemon=True).start()
 
@@ -181,7 +181,7 @@ class _Link:
         finally:
             del self._waiting[operation]
             if not future.cancel() and not future.cancelled():
-                future.exception()  # seen: the link may be lost while sending and while waiting
+                future.exception()  # marked as retrieved: the link may be lost while sending and while waiting
 
     def close(self) -> None:
         self._channel.close()
@@ -191,14 +191,14 @@ class _Link:
             self._channel.send_line(line)
 
     def _read(self) -> None:
-        """In a thread: hand every answer to whoever waits for it, until there can be no more."""
+        """In a thread: pass every response to the call that waits for it, until the channel ends."""
         try:
             while True:
                 answer = json.loads(self._channel.receive_line(timeout=None))
                 self._loop.call_soon_threadsafe(self._deliver, answer)
         except (ConnectionLost, ValueError) as trouble:
             lost = trouble if isinstance(trouble, ConnectionLost) else self._babble(trouble)
-        with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody waits any more
+        with contextlib.suppress(RuntimeError):  # if the loop is closed, no call waits any more
             self._loop.call_soon_threadsafe(self._give_up, lost)
 
     def _babble(self, trouble: ValueError) -> ConnectionLost:

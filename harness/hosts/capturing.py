@@ -1,8 +1,8 @@
-"""`squall run --capture`: what was on the wire of every node's host, in `nodes/HOST/capture.pcap` of the run.
+"""`squall run --capture`: record the packets of every node's host, in `nodes/HOST/capture.pcap` of the run.
 
-A program that comes with the agent does it (nemesis/agent/capture.py), as a process of the agent beside the node:
-nothing to install, and it ends by itself should nobody end it. It costs processor time that the node might want, so it
-is only done when asked for.
+A program that comes with the agent does it (nemesis/agent/capture.py), as a process of the agent beside the node.
+Nothing has to be installed, and it ends at its time limit even if no command stops it. It costs processor time that the
+node might need, so it only runs on request.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from squall.harness.inventory import Inventory
 
 PROCESS = "capture"
 LONGER_SECONDS = 600.0
-"""Than the load: bringing up, final reads, and whatever a slow machine needs."""
+"""Seconds that a capture may run beyond the load: start-up, final reads, and the delays of a slow machine."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What one host's capture says of itself."""
+    """What one host's capture reports about itself."""
 
     host: str
     written: int
@@ -40,7 +40,7 @@ class Captured:
 
 
 def refuse_capture(inventory: Inventory) -> None:
-    """Raise UsageError for hosts whose packets nobody may see, or that are not their own."""
+    """Raise UsageError for hosts whose packets are not their own: those of a reduced lab."""
     if any(host.reduced for host in inventory.hosts):
         raise UsageError(
             f"--capture: {inventory.source} is a reduced lab, whose packets are the machine's own",
@@ -64,7 +64,7 @@ class Captures:
         self._places = places
 
     async def start(self, seconds: float) -> None:
-        """For at most so long. Raises VerbFailed or HostUnreachable."""
+        """Start all captures, each for at most `seconds`. Raises VerbFailed or HostUnreachable."""
         await asyncio.gather(*(self._start(name, seconds) for name in self._plans))
 
     async def _start(self, name: str, seconds: float) -> None:
@@ -76,7 +76,7 @@ class Captures:
         await agent.call("proc.start", name=PROCESS)
 
     async def end(self, into: Path) -> list[Captured]:
-        """Stop them all and fetch what they wrote, into `into/HOST/`. Raises SshError."""
+        """Stop all captures and fetch their files into `into/HOST/`. Raises SshError."""
         await asyncio.gather(*(self._agents[name].call("proc.stop", name=PROCESS) for name in self._plans))
         return list(await asyncio.gather(*(asyncio.to_thread(self._fetch, name, into / name) for name in self._plans)))
 

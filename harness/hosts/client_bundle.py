@@ -1,13 +1,13 @@
-"""What a client host needs to make load: the load worker and the libraries it imports, as one bundle.
+"""Build and send the bundle that a client host needs: the load worker and the libraries it imports.
 
     client-5d0c3b1f9a8e7766/
       lib/squall/harness/worker.py …     only what the worker imports, so that nothing else has to fit the host
       lib/confluent_kafka/ …             the Kafka client with librdkafka inside, kafka-python, msgspec, pydantic
 
-Bundles of nodes (`deploy.py`) go the same way and are named the same way, by the hash of their content. A host that
-runs the same kind of interpreter as the control node gets the control node's own libraries. For others, libraries
-in plain Python are taken from here as well, and pip downloads wheels of the compiled ones, once, into a cache;
-without them there can be no load from that host, and it says so before the run begins.
+Client bundles are sent like those of nodes (`deploy.py`) and also named by the hash of their content. A host that runs
+the same kind of interpreter as the control node gets the control node's own libraries. For others, libraries in plain
+Python also come from the control node, and pip downloads wheels of the compiled ones, once, into a cache. Without them
+that host cannot generate load, and deployment fails with that message before the run begins.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ WORKER_MODULES = (
     "nodes/ports.py",
 )
 WORKER_PACKAGES = ("workloads", "nodes/protocol")
-"""The protocol is what native clients speak."""
+"""Packages sent besides harness modules; the native clients need the protocol."""
 
 LIBRARIES = (
     "confluent-kafka",
@@ -69,14 +69,15 @@ LIBRARIES = (
     "typing-inspection",
 )
 OPTIONAL_LIBRARIES = ("crc32c", "aiokafka", "async-timeout", "packaging")
-"""Taken along to hosts like this one if they are installed here: faster check sums for native clients, and what
-`workload: {client: aiokafka}` needs.
+"""Libraries included for hosts of the control node's kind if they are installed here.
+
+Faster checksums for native clients, and the libraries of `workload: {client: aiokafka}`.
 """
 
 
 @dataclass(frozen=True)
 class ClientHost:
-    """A host that is ready to run load workers. `clock_id` tells its clock from the control node's, which is 0."""
+    """A host that is ready to run load workers. `clock_id` identifies its clock; the control node's is 0."""
 
     remote: Remote
     deployed: Deployed
@@ -87,7 +88,7 @@ class ClientHost:
         return self.remote.name
 
     def directory(self, run_id: str, worker: int) -> str:
-        """Where a worker of the run works on the host; not among the nodes' files, which may be root's."""
+        """Return the directory of a worker of the run on the host; not among the nodes' files, which may be root's."""
         return f"{self.deployed.place.home}/{BASE}/load/{run_id}-{worker}"
 
 
@@ -169,5 +170,5 @@ def _is_installed(library: str) -> bool:
 
 
 def _is_plain_python(library: str) -> bool:
-    """Whether a library is the same for every interpreter and machine."""
+    """Return whether a library is the same for every interpreter and machine."""
     return "Root-Is-Purelib: true" in (importlib.metadata.distribution(library).read_text("WHEEL") or "")

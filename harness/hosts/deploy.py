@@ -1,21 +1,21 @@
-"""Programs onto hosts: one self-contained directory per kind of host, named by the hash of its content.
+"""Deploy programs to hosts: one self-contained directory per kind of host, named by the hash of its content.
 
-A host needs sshd and Python ≥ 3.11 and nothing else: no pip, no ensurepip, no internet. So everything that runs
-there is put together here, as plain files:
+A host needs only sshd and Python ≥ 3.11: no pip, no ensurepip, no internet. So everything that runs there is assembled
+here, as plain files:
 
     bundle-1f3a9c0d2b4e5f60/
       lib/squall/nodes/…      the node, run by PYTHONPATH=…/lib
       lib/crc32c/…            its one compiled dependency, from the wheel for this (Python, architecture)
       agent/agent.py …        the nemesis's host agent, its clock shim compiled where this machine has a compiler
 
-Which wheel fits is found by `probe`, which asks a host for its Python, architecture and C library in one command.
-The running interpreter's own copy of crc32c serves hosts of the same kind; for others pip downloads the wheel once
-into a cache. Without a wheel the node computes checksums in Python, many times slower; the bundle says so, and the
-run's manifest repeats it.
+`probe` asks a host for its Python, architecture and C library in one command; these decide which wheel fits. The
+running interpreter's own copy of crc32c serves hosts of the same kind; for others pip downloads the wheel once into a
+cache. Without a wheel the node computes checksums in Python, many times slower; the bundle reports that, and so does
+the run's manifest.
 
 Uploading is one command per host: a tar stream into a short program on the host's Python, which checks the stream's
-SHA-256, unpacks beside the target and renames. A bundle that is there already is not sent again. Everything on a
-host lies under `~/.squall`, which an ordinary user can write:
+SHA-256, unpacks beside the target and renames. An existing bundle is not sent again. Everything on a host lies under
+`~/.squall`, which an ordinary user can write:
 
     ~/.squall/bundles/bundle-…      ~/.squall/agent (the agent's state)      ~/.squall/runs/RUN/…
 """
@@ -88,7 +88,7 @@ except OSError:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a host said of itself."""
+    """What a host reported about itself."""
 
     python: tuple[int, int, int]
     implementation: str
@@ -107,7 +107,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class HostKind:
-    """What decides which bundle fits."""
+    """The properties of a host that decide which bundle fits."""
 
     implementation: str
     python: tuple[int, int]
@@ -139,7 +139,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Place:
-    """Where things lie on one host."""
+    """The paths that Squall uses on one host."""
 
     python: str
     home: str
@@ -151,7 +151,7 @@ class Place:
 
     @property
     def library(self) -> str:
-        """For PYTHONPATH."""
+        """The value of PYTHONPATH."""
         return f"{self.bundle}/lib"
 
     @property
@@ -178,7 +178,7 @@ class Deployed:
 
 
 def probe(remote: Remote) -> Probe:
-    """Ask a host for what it is. Raises SshError if its Python is missing or too old."""
+    """Ask a host for its Python, architecture and C library. Raises SshError if its Python is missing or too old."""
     spec = remote.spec
     remedy = "set `python:` in the inventory to one that is 3.11 or later"
     result = remote.run([spec.python, "-c", PROBE], timeout=20)
@@ -197,7 +197,7 @@ def probe(remote: Remote) -> Probe:
 
 
 def deploy(remote: Remote, found: Probe, bundle: Bundle) -> Deployed:
-    """Bring the bundle onto a host, unless it is there. Raises SshError."""
+    """Send the bundle to a host, unless it is there. Raises SshError."""
     target = f"{found.home}/{BASE}/bundles/{bundle.name}"
     place = Place(found.executable, found.home, target)
     needed = bundle.name not in found.bundles
@@ -211,9 +211,9 @@ def deploy(remote: Remote, found: Probe, bundle: Bundle) -> Deployed:
 
 
 class Bundler:
-    """Makes bundles, one per kind of host, of the packages and directories it was given.
+    """Makes bundles, one per kind of host, of the given packages and directories.
 
-    `packages` maps an importable name to the directory it is taken from (`squall/nodes` → …/nodes).
+    `packages` maps an importable name to its source directory (`squall/nodes` → …/nodes).
     """
 
     def __init__(self, packages: Mapping[str, Path], agent: Path, *, cache: Path | None = None) -> None:
@@ -223,7 +223,7 @@ class Bundler:
         self._made: dict[HostKind, Bundle] = {}
 
     def bundle(self, kind: HostKind) -> Bundle:
-        """The bundle for hosts of this kind; made once."""
+        """Return the bundle for hosts of this kind; made once."""
         if kind not in self._made:
             self._made[kind] = self._make(kind)
         return self._made[kind]
@@ -240,7 +240,7 @@ class Bundler:
         return bundle_of("bundle", files, kind, checksums)
 
     def _add_checksums(self, files: dict[str, bytes], kind: HostKind) -> str:
-        """Put crc32c for `kind` into the bundle; what it is, or why it is not there."""
+        """Put crc32c for `kind` into the bundle. Return its version, or why it is missing."""
         try:
             version = importlib.metadata.version(CHECKSUM_PACKAGE)
         except importlib.metadata.PackageNotFoundError:
@@ -267,7 +267,7 @@ def find_wheel(
     package: str = CHECKSUM_PACKAGE,
     run: Callable[..., object] = subprocess.run,
 ) -> Path:
-    """A package's wheel for `kind`, from the cache or by pip. Raises WheelMissing."""
+    """Return a package's wheel for `kind`, from the cache or by pip. Raises WheelMissing."""
     if kind.implementation != "cpython":
         raise WheelMissing(f"there are no wheels for {kind.implementation}")
     tag = f"cp{kind.python[0]}{kind.python[1]}"
@@ -293,13 +293,16 @@ def find_wheel(
 
 
 def default_cache() -> Path:
-    """Where downloaded wheels are kept between runs."""
+    """Return the directory that keeps downloaded wheels between runs."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "squall" / "wheels"
 
 
 def compiled_shim(source: Path) -> bytes | None:
-    """The clock shim as a shared library, or None without source or compiler; the agent has another way then."""
+    """Compile the clock shim to a shared library.
+
+    Return None without source or compiler; the agent then uses another way.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or not source.exists():
         return None
@@ -311,7 +314,7 @@ def compiled_shim(source: Path) -> bytes | None:
 
 
 def bundle_of(label: str, files: Mapping[str, bytes], kind: HostKind, checksums: str) -> Bundle:
-    """A bundle of these files, named by their content."""
+    """Return a bundle of these files, named by their content."""
     return Bundle(f"{label}-{_content_hash(files)[:16]}", _archive(files), kind, checksums)
 
 
@@ -322,7 +325,7 @@ def add_directory(files: dict[str, bytes], source: Path, target: str, *, compile
 
 
 def add_file(files: dict[str, bytes], path: Path, target: str, *, compiled: bool) -> None:
-    """Add a file, and beside a module its byte code, so that six hosts need not all compile it."""
+    """Add a file, and beside a module its byte code, so that hosts need not compile it."""
     files[target] = path.read_bytes()
     if compiled and path.suffix == ".py":
         directory, _, _ = target.rpartition("/")
@@ -330,14 +333,14 @@ def add_file(files: dict[str, bytes], path: Path, target: str, *, compiled: bool
 
 
 def add_installed(files: dict[str, bytes], package: str) -> None:
-    """Add a package as this interpreter has it; it fits hosts of the same kind."""
+    """Add a package as installed in this interpreter; it fits hosts of the same kind."""
     for part in importlib.metadata.files(package) or ():
         if ".." not in part.parts and not any(name in NOT_SHIPPED for name in part.parts):
             files[f"lib/{part.as_posix()}"] = Path(str(part.locate())).read_bytes()
 
 
 def add_wheel(files: dict[str, bytes], wheel: Path) -> None:
-    """Add what a wheel holds."""
+    """Add the files of a wheel."""
     with zipfile.ZipFile(wheel) as content:
         for name in content.namelist():
             if not name.endswith("/"):
@@ -353,7 +356,7 @@ def _files(source: Path) -> Iterable[Path]:
 
 
 def _byte_code(path: Path, shown_as: str) -> bytes:
-    """Byte code that is not checked against the source's date: a bundle never changes."""
+    """Compile to byte code that is not checked against the source's date: a bundle never changes."""
     with tempfile.TemporaryDirectory() as directory:
         target = Path(directory, "module.pyc")
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -362,7 +365,7 @@ def _byte_code(path: Path, shown_as: str) -> bytes:
 
 
 def _content_hash(files: Mapping[str, bytes]) -> str:
-    """Of the sources: byte code follows from them."""
+    """Return a hash of the sources: byte code follows from them."""
     digest = hashlib.sha256()
     for name in sorted(files):
         if not name.endswith(".pyc"):
@@ -372,7 +375,7 @@ def _content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:
-    """The same bytes for the same files: gzip would otherwise write the time of day into its header."""
+    """Return the same bytes for the same files: gzip would otherwise write the time of day into its header."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as compressed,

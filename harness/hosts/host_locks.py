@@ -1,17 +1,17 @@
-"""Locks on hosts, as the control process takes them: two runs never share a host.
+"""Lock hosts from the control process, so that two runs never share a host.
 
     with HostLocks("squall run suites/smoke.yaml", wait=None, say=print) as locks:
         lock = await locks.take(inventory, network, run_id)      # raises HostsInUse
-        await lock.guard(work())                                 # raises LockLost if somebody takes a host away
+        await lock.guard(work())                                 # raises LockLost if another run takes a host
         …
-    # every lock is given back here, whatever happened
+    # every lock is released here, after errors too
 
-The lock is on the host (`nemesis/agent/host_lock.py`), so it excludes other control machines, too. All hosts of a run
-are taken in one order, by address, before anything is sent to any of them; if one is in use, those that were taken are
-given back before anything is waited for, so that no two runs wait for each other. Each host has a thread that renews
-its lease. An owner on this machine whose process is gone is replaced at once, any other when its lease has ended.
+The lock is on the host (`nemesis/agent/host_lock.py`), so it also excludes other control machines. All hosts of a run
+are locked in one order, by address, before anything is sent to any of them. If one is in use, the locks already taken
+are released before the run waits, so that no two runs wait for each other. Each host has a thread that renews its
+lease. An owner on this machine whose process has ended is replaced at once, any other when its lease has ended.
 
-One `HostLocks` keeps what it took until it is closed: a suite takes its hosts with its first scenario and keeps them.
+One `HostLocks` keeps its locks until it is closed: a suite locks its hosts with its first scenario and keeps them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ from squall.harness.hosts.ssh_access import ConnectionLost, SshError, reason_of
 from squall.harness.inventory import HostSpec, Inventory
 
 LEASE_SECONDS = 60.0
-"""How long hosts stay locked after their owner was killed on another machine. Longer than a fault that cuts off SSH."""
+"""How long hosts stay locked after their owner was killed on another machine.
+
+Longer than a fault that cuts off SSH.
+"""
 BEAT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 AGAIN_SECONDS = 1.0
@@ -56,12 +59,12 @@ Say = Callable[[str], None]
 
 
 class LockLost(Exception):
-    """Somebody else has taken a host of ours; what happens on it since is not this run's."""
+    """Another run has taken a host of this run; what happens on it since then does not belong to this run."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has a host: what the host's lock says."""
+    """The owner of a host, as the host's lock reports it."""
 
     host: str
     """The host, as an error names it: `b1 (10.0.0.12)`."""
@@ -77,11 +80,11 @@ class Owner:
     """Seconds since 1970, by the control machine's clock."""
     age: float
     left: float
-    """Seconds of the lease; 0 or less if it has ended."""
+    """Remaining seconds of the lease; 0 or less if it has ended."""
 
     @classmethod
     def of(cls, host: str, record: Mapping[str, Any]) -> Owner:
-        """From what a host answered; a record of another version may lack what is only told."""
+        """Build an owner from a host's response; a record of another version may lack informational fields."""
         return cls(
             host=host,
             token=str(record["token"]),
@@ -98,7 +101,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its lease ended, or its process, if that was one of this machine."""
+        """Return whether its lease has ended, or its process, if that ran on this machine."""
         if self.left <= 0:
             return True
         return bool(self.control) and self.control == this_control() and process_started(self.pid) != self.started
@@ -125,10 +128,10 @@ class HostsInUse(UsageError):
 
 
 class HostLocks:
-    """What one command has locked. A context manager; `take` and `release` are for one event loop at a time."""
+    """The locks of one command. A context manager; `take` and `release` are for one event loop at a time."""
 
     def __init__(self, command: str, *, wait: float | None, say: Say) -> None:
-        """`wait`: how many seconds to wait for hosts in use, `inf` without end, None not at all."""
+        """`wait`: how many seconds to wait for hosts in use, `inf` for no limit, None for no waiting."""
         self._command = command
         self._wait = wait
         self._say = say
@@ -143,10 +146,10 @@ class HostLocks:
         self.close()
 
     async def take(self, inventory: Inventory, network: Network, run: str) -> HeldLock:
-        """The lock of all these hosts, for this run; the one that is held already, if they are the same hosts.
+        """Lock all these hosts for this run; return the existing lock if it covers the same hosts.
 
         Raises:
-            HostsInUse: somebody else has one of them, for longer than there was to be waited.
+            HostsInUse: another run has one of them, for longer than the permitted wait.
             UsageError: a host cannot be reached, or has no Python or no sudo.
         """
         wanted = sorted((spec.address, spec.port) for spec in inventory.hosts)
@@ -156,7 +159,7 @@ class HostLocks:
                 return held
         lock = HeldLock(inventory, network, wanted, record_of(self._command, run), self._say)
         with self._changing:
-            self._held.append(lock)  # before anything is taken: whatever happens now, `close` gives it back
+            self._held.append(lock)  # before anything is locked, so that `close` releases it in every case
         try:
             await self._until_taken(lock)
         except UsageError:
@@ -177,14 +180,14 @@ class HostLocks:
         await asyncio.to_thread(lock.keep)
 
     def release(self, lock: HeldLock, *, hosts_remain: bool = True) -> None:
-        """Give a lock back before the end. Hosts that no longer remain need not be told."""
+        """Release a lock early. With `hosts_remain` false, the hosts no longer exist and are not contacted."""
         with self._changing:
             if lock in self._held:
                 self._held.remove(lock)
         lock.close(tell=hosts_remain)
 
     def close(self) -> None:
-        """Give everything back. May be called again."""
+        """Release every lock. May be called again."""
         while self._held:
             self.release(self._held[-1])
 
@@ -198,7 +201,7 @@ class HeldLock:
         self.token: str = record["token"]
         self.hosts = hosts
         self.lost: str | None = None
-        """Who took which host, once somebody has."""
+        """Who took which host, once another run has."""
         self._record = record
         self._say = say
         ordered = sorted(inventory.hosts, key=lambda spec: (spec.address, spec.port))
@@ -206,7 +209,7 @@ class HeldLock:
         self._tell_lost: Callable[[], None] = lambda: None
 
     def attempt(self) -> Owner | None:
-        """Take all hosts, or none; who is in the way. Blocking. Raises UsageError."""
+        """Lock all hosts, or none. Return the owner in the way. Blocking. Raises UsageError."""
         if (owner := self._seen_in_the_way()) is not None:
             return owner
         taken: list[_Link] = []
@@ -227,8 +230,9 @@ class HeldLock:
         return None
 
     def _seen_in_the_way(self) -> Owner | None:
-        """Who has one of the hosts, without taking any: a lease that ended while its host was cut off is left alone as
-        long as its owner has the others.
+        """Return the owner of one of the hosts, without locking any.
+
+        A lease that ended while its host was cut off is respected as long as its owner has the other hosts.
         """
         ours = {link.remote.name: link for link in self._links}
         found = on_all([link.remote for link in self._links], lambda remote: ours[remote.name].look(explain=True))
@@ -236,18 +240,18 @@ class HeldLock:
         return next((one for one in owners if one is not None and not one.is_gone and one.token != self.token), None)
 
     def keep(self) -> None:
-        """Renew it from now on, until `close`."""
+        """Renew the lock from now on, until `close`."""
         for link in self._links:
             link.start_beating()
 
     def name_run(self, run: str) -> None:
-        """What the hosts say of us from now on. Blocking."""
+        """Change the run that the hosts report for this lock. Blocking."""
         self._record["run"] = run
         for link in self._links:
             link.beat_now()
 
     async def guard(self, work: Coroutine[Any, Any, Done]) -> Done:
-        """Do this while the lock is held. Raises LockLost, the work being cancelled, once somebody else has a host."""
+        """Run `work` while the lock is held. Cancels it and raises LockLost once another run has taken a host."""
         loop = asyncio.get_running_loop()
         lost: asyncio.Future[None] = loop.create_future()
         self._tell_lost = lambda: _call_in(loop, lost.cancel)
@@ -265,16 +269,16 @@ class HeldLock:
                 task.cancel()
                 await asyncio.wait({task})
                 if not task.cancelled():
-                    task.exception()  # of work that was cancelled nobody asks any more
+                    task.exception()  # retrieve the exception of cancelled work, which has no other reader
             lost.cancel()
 
     def stop(self) -> None:
-        """Renew it no longer, as before hosts end that stay locked until then."""
+        """Stop renewing; used before hosts end that stay locked until then."""
         for link in self._links:
             link.stop_beating()
 
     def close(self, *, tell: bool) -> None:
-        """Stop renewing, give every host back that can be reached, and close the connections. Blocking."""
+        """Stop renewing, release every host that can be reached, and close the connections. Blocking."""
         self.stop()
         if tell:
             self._give_back(self._links)
@@ -282,7 +286,7 @@ class HeldLock:
             link.close()
 
     def _give_back(self, links: list[_Link]) -> None:
-        """All at once: a host that does not answer must not hold up the others. Its lease will end."""
+        """Release all in parallel: an unresponsive host must not delay the others. Its lease will end."""
         ours = {link.remote.name: link for link in links}
         with contextlib.suppress(UsageError):
             on_all([link.remote for link in links], lambda remote: ours[remote.name].release())
@@ -293,7 +297,7 @@ class HeldLock:
 
 
 class _Link:
-    """The lock of one host, over a channel of its own. Used by one thread at a time, which `_talking` sees to."""
+    """The lock of one host, over a separate channel. Used by one thread at a time, guarded by `_talking`."""
 
     def __init__(self, remote: Remote, record: Answer, lost: Callable[[str], None]) -> None:
         self.remote = remote
@@ -308,10 +312,10 @@ class _Link:
         self._beating: threading.Thread | None = None
 
     def take(self) -> tuple[Owner | None, Owner | None]:
-        """Who is in the way, and who was replaced. Raises UsageError."""
+        """Lock the host. Return the owner in the way, and the owner that was replaced. Raises UsageError."""
         instead_of = None
         while True:
-            self._taken = True  # unless we hear that it is not: an answer may be lost
+            self._taken = True  # until a refusal arrives: the response may be lost
             said = self._ask("take", True, record=self._record, lease=LEASE_SECONDS, instead_of=instead_of)
             if said["taken"]:
                 self._boot = said["boot"]
@@ -324,14 +328,14 @@ class _Link:
             instead_of = owner.token
 
     def release(self) -> None:
-        """Raises UsageError."""
+        """Release the host's lock if it is held. Raises UsageError."""
         if self._taken:
             self._taken = False
             with contextlib.suppress(OSError):
                 self._ask("release", token=self._record["token"])
 
     def look(self, *, explain: bool = False) -> Owner | None:
-        """Who has the host. Raises UsageError, and TimeoutError unless it is to `explain` what a person can mend."""
+        """Return the owner of the host. Raises UsageError, and TimeoutError unless `explain` asks for a remedy."""
         found = self._ask("look", explain)["holder"]
         return None if found is None else self._owner(found)
 
@@ -343,7 +347,7 @@ class _Link:
         self._stop.set()
 
     def beat_now(self) -> None:
-        """Renew the lease; a host that does not answer is asked again with the next beat."""
+        """Renew the lease; an unresponsive host is retried with the next beat."""
         with contextlib.suppress(UsageError, OSError):
             said = self._ask("renew", record=self._record, lease=LEASE_SECONDS, boot=self._boot)
             if said["held"]:
@@ -356,7 +360,7 @@ class _Link:
                 self._stop.set()
 
     def close(self) -> None:
-        """Close the channel and the connection; the lock stays as it is."""
+        """Close the channel and the connection; the lock remains."""
         if self._beating is not None:
             self._beating.join(ANSWER_SECONDS)
         self.remote.close()
@@ -369,7 +373,10 @@ class _Link:
         return Owner.of(self.remote.spec.described(), record)
 
     def _ask(self, do: str, explain: bool = False, **arguments: object) -> Answer:
-        """One request and its answer; over a new channel if the old one is lost. Raises UsageError, TimeoutError."""
+        """Send one request and return its response; use a new channel if the old one is lost.
+
+        Raises UsageError, TimeoutError.
+        """
         with self._talking:
             try:
                 return self._exchange(do, arguments)
@@ -409,12 +416,12 @@ class _Link:
 
 
 def owners_of(inventory: Inventory, network: Network) -> list[Owner]:
-    """Who has which of these hosts now, of owners that are still there. Hosts that do not answer are left out."""
+    """Return the live owners of these hosts. Hosts that do not respond are left out."""
     found: list[Owner] = []
 
     def look(remote: Remote) -> None:
         link = _Link(remote, {}, lambda said: None)
-        with contextlib.suppress(UsageError, OSError):  # a timeout is one
+        with contextlib.suppress(UsageError, OSError):  # a timeout is an OSError
             remote.connect(LOOK_SECONDS)
             owner = link.look()
             if owner is not None and not owner.is_gone:
@@ -426,7 +433,7 @@ def owners_of(inventory: Inventory, network: Network) -> list[Owner]:
 
 
 def lock_command(spec: HostSpec) -> list[str]:
-    """What runs on a host and answers for its lock."""
+    """Return the command that serves the lock on a host."""
     return [spec.python, "-u", "-c", _source(), *(["--reduced"] if spec.reduced else [])]
 
 
@@ -438,7 +445,7 @@ def _source() -> str:
 
 
 def record_of(command: str, run: str) -> Answer:
-    """Who we are, for all who find a host in use."""
+    """Return the record of this process, shown to every command that finds a host in use."""
     pid = os.getpid()
     return {
         "token": secrets.token_hex(16),
@@ -454,7 +461,7 @@ def record_of(command: str, run: str) -> Answer:
 
 @functools.cache
 def this_control() -> str:
-    """What tells this control machine from all others, and its process ids from those of another container on it."""
+    """Identify this control machine and its pid namespace, so that process ids of other containers stay distinct."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -470,18 +477,18 @@ def _user() -> str:
 
 
 def _explain(remote: Remote) -> None:
-    """Raise what a person can mend, if that is why a host's lock does not answer: no Python there, or no sudo."""
+    """Raise an error with a remedy if a host's lock fails because it has no Python or no sudo."""
     probe(remote)
     remote.run(["true"], sudo=remote.spec.sudo, check=True)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
         loop.call_soon_threadsafe(work)
 
 
 def _span(seconds: float) -> str:
-    """`12 s`, `4 min`, `3 h`."""
+    """Format as `12 s`, `4 min`, `3 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -1,8 +1,8 @@
-"""The file tree of a lab host: what it shows of the machine, what is its own.
+"""Build the file tree of a lab host, partly from the machine and partly from the host's own directory.
 
-Built bubblewrap-style on a tmpfs: the machine's /usr (and the interpreter's own prefix, when that lies elsewhere)
+It is built bubblewrap-style on a tmpfs: the machine's /usr (and the interpreter's own prefix, when that lies elsewhere)
 read-only; /etc, /root, /home, /srv and /var from the host's directory on disk; fresh /proc, /sys, /dev, /run and /tmp.
-Where /bin, /lib … are links into /usr on the machine, they are the same links on the host. What steers the whole
+Where /bin, /lib … are links into /usr on the machine, they are the same links on the host. What controls the whole
 machine is read-only. `/run/squall-lab-host` marks the host. Standard library only: it runs in every host's init.
 """
 
@@ -59,7 +59,7 @@ def build_root(plan: dict[str, Any], host: dict[str, Any]) -> None:
 
 
 def bind_system(root: Path) -> None:
-    """The machine's programs: read-only trees, and the links of a merged /usr as they are."""
+    """Bind the machine's programs: read-only trees, and the links of a merged /usr unchanged."""
     for name in SHARED_READ_ONLY:
         if Path("/", name).is_dir():
             bind(f"/{name}", root / name, read_only=True)
@@ -79,7 +79,7 @@ def bind(source: str, target: Path, *, read_only: bool = False) -> None:
 
 
 def _flags_of(target: Path) -> int:
-    """What its mount forbids already; who is root only in a user namespace may not take that back."""
+    """Return the mount flags that already restrict the target; root in a user namespace must not remove them."""
     given = os.statvfs(target).f_flag
     kept = given & (MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
     return kept | (MS_RELATIME if given & ST_RELATIME else 0)
@@ -91,14 +91,14 @@ def mount_new(target: Path, kind: str, options: str = "", flags: int = MS_NOSUID
 
 
 def make_devices(dev: Path, *, rootless: bool) -> None:
-    """A /dev with the harmless devices and, of use to root alone, the loop devices; without the machine's disks."""
+    """Make a /dev with the harmless devices and, useful to root only, the loop devices; without the machine's disks."""
     mount_new(dev, "tmpfs", "mode=755,size=1m", MS_NOSUID)
     for name in DEVICES if rootless else (*DEVICES, *LOOP_DEVICES):
         if Path("/dev", name).exists():
             (dev / name).parent.mkdir(exist_ok=True)
             (dev / name).touch()
             KERNEL.mount(f"/dev/{name}", str(dev / name), flags=MS_BIND)
-    group = "" if rootless else ",gid=5"  # a user namespace of one user knows no other group
+    group = "" if rootless else ",gid=5"  # a user namespace of one user has no other group
     mount_new(dev / "pts", "devpts", f"newinstance,ptmxmode=0666,mode=620{group}", MS_NOSUID)
     mount_new(dev / "shm", "tmpfs", "mode=1777,size=256m")
     links = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0"}
@@ -108,7 +108,7 @@ def make_devices(dev: Path, *, rootless: bool) -> None:
 
 
 def mount_kernel_views(root: Path) -> None:
-    """/proc and /sys of this host's namespaces, with what steers the whole machine made read-only."""
+    """Mount /proc and /sys of this host's namespaces, with the controls of the whole machine read-only."""
     mount_new(root / "proc", "proc")
     for name in ("sys", "sysrq-trigger"):
         path = root / "proc" / name

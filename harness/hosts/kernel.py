@@ -1,4 +1,4 @@
-"""What a lab asks of the kernel: namespaces, mounts, processes that die with their parent. Standard library only."""
+"""System calls of a lab: namespaces, mounts, processes that die with their parent. Standard library only."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SECCOMP_MODE_FILTER = 2
 SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 SETGROUPS = {"x86_64": (0xC000003E, 116), "aarch64": (0xC00000B7, 159)}
-"""Of a machine its audit architecture and its number of the call."""
+"""By machine: its audit architecture and the number of the call there."""
 
 
 class Kernel:
-    """The few system calls Python 3.11 has no names for."""
+    """The few system calls that Python 3.11 does not wrap."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -63,29 +63,29 @@ class Kernel:
         self._checked("prctl", self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
     def adopt_orphans(self) -> None:
-        """Descendants whose parent ends become our children, not those of the machine's init."""
+        """Adopt descendants whose parent ends, instead of the machine's init."""
         self._checked("prctl", self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
     def drop_capability(self, capability: int) -> None:
-        self._libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # one this kernel does not have is no loss
+        self._libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # a capability that this kernel does not have is no loss
 
     def become_root_of_a_user_namespace(self) -> None:
-        """As root there is, outside, who we are now. Nobody else exists in it, and groups cannot be set."""
+        """Map the present user to root of a new user namespace. It has no other user, and groups cannot be set."""
         user, group = os.geteuid(), os.getegid()
         self.unshare(CLONE_NEWUSER)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-        # With new rights comes a /proc entry that is root's alone; the user must still find our namespaces there.
+        # New credentials make the /proc entry root's; the user must still find the namespaces there.
         self._checked("prctl", self._libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
 
     def pretend_to_set_groups(self) -> None:
-        """From now on, for all descendants: setgroups does nothing and says that it went well."""
+        """From now on, for all descendants: setgroups does nothing and reports success."""
         machine = platform.machine()
         if machine not in SETGROUPS:
             raise RuntimeError(f"a lab without root knows {' and '.join(SETGROUPS)}, not {machine}; use sudo")
         architecture, number = SETGROUPS[machine]
-        # Offset 4 of what a filter sees is the architecture, 0 the call's number.
+        # Offset 4 of the filter's input is the architecture, offset 0 the call's number.
         steps = (
             (LOAD_WORD, 0, 0, 4),
             (JUMP_IF_EQUAL, 0, 3, architecture),
@@ -107,7 +107,7 @@ KERNEL = Kernel()
 
 
 def fork(body: Callable[[], NoReturn], *, name: str, dies_with_parent: bool) -> int:
-    """A child that runs `body` and nothing else. Answers its pid."""
+    """Fork a child that runs `body` and then exits. Return its pid."""
     parent = os.pidfd_open(os.getpid())
     child = os.fork()
     if child:
@@ -116,7 +116,7 @@ def fork(body: Callable[[], NoReturn], *, name: str, dies_with_parent: bool) -> 
     try:
         if dies_with_parent:
             KERNEL.die_with_parent()
-            if select.select([parent], [], [], 0)[0]:  # it died before we asked to die with it
+            if select.select([parent], [], [], 0)[0]:  # the parent died before PR_SET_PDEATHSIG was set
                 os._exit(1)
         os.close(parent)
         KERNEL.name_process(name)
@@ -133,16 +133,18 @@ class Pipe:
         self.reader, self.writer = os.pipe()
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # who is gone cannot listen; what it says itself ends, and tells
+        with contextlib.suppress(BrokenPipeError):  # the reader has ended; the child's own end is noticed elsewhere
             os.write(self.writer, text.encode() + b"\n")
 
     def only_hear(self) -> None:
-        """Let go of the speaking end, so that only the child's death can end the pipe; children forked later do not
-        get it either."""
+        """Close the writing end, so that only the child's death can end the pipe.
+
+        Children forked later do not inherit the writing end either.
+        """
         os.close(self.writer)
 
     def check_alive(self, what: str) -> None:
-        """Raise RuntimeError if the child is gone, having said nothing."""
+        """Raise RuntimeError if the child has ended without a message."""
         if select.select([self.reader], [], [], 0)[0]:
             self.hear(0, what)
 

@@ -1,16 +1,16 @@
-"""The local lab: namespace hosts on one Linux machine, driven over the very same SSH as rented ones.
+"""Bring up and take down the local lab: namespace hosts on one Linux machine, driven over SSH like rented ones.
 
-    lab = lab_up(controllers=3, brokers=3)        # persists until lab_down, whoever started it
+    lab = lab_up(controllers=3, brokers=3)        # persists until lab_down, also after its starter ends
     lab.inventory()                               # its hosts, as an inventory would name them
     lab.network                                   # how to reach them (network.py)
     lab_down()
 
-    with private_lab(controllers=3, brokers=3) as lab:   # dies with this process, by whatever death
+    with private_lab(controllers=3, brokers=3) as lab:   # dies with this process, by any death
         ...
 
-What hosts are made of, and why nothing is left behind, is told in `supervisor.py`: one supervisor process holds
-everything. Where there can be no namespaces the lab is a reduced one (`reduced_lab.py`), and says so. This module is
-the other side: it has files prepared (`lab_files.py`), starts the supervisor, reads and removes its state. State
+`supervisor.py` describes what hosts are made of, and why nothing is left behind: one supervisor process holds
+everything. Where namespaces are impossible the lab is a reduced one (`reduced_lab.py`), and reports that. This module
+is the caller's side: it has files prepared (`lab_files.py`), starts the supervisor, reads and removes its state. State
 (`plan.json`, `holder.json`, keys, logs) lives in the user's runtime directory, under the lab's name; the hosts' files
 live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
 """
@@ -55,10 +55,10 @@ from squall.harness.names import checked_lab_name
 DEFAULT_NAME = "default"
 STATE = "lab"
 DATA = "data of lab"
-"""What the marks of a lab's two directories say that they are (owned.py)."""
+"""The kinds in the marks of a lab's two directories (owned.py)."""
 DATA_ROOT = Path("/var/tmp")
 HELD_BY = "holder.json"
-"""In the hosts' files: which processes hold the lab, should its state be lost."""
+"""A file among the hosts' files: which processes hold the lab, in case its state is lost."""
 FIRST_HOST = 11
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
@@ -68,7 +68,7 @@ REDUCED_SUPERVISOR = "squall.harness.hosts.reduced_supervisor"
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab that is up. A frozen value: it may be pickled and handed to worker processes."""
+    """A running lab. A frozen value: it may be pickled and passed to worker processes."""
 
     name: str
     directory: Path
@@ -82,13 +82,13 @@ class Lab:
     racks: Racks = NO_RACKS
     rootless: bool = False
     reduced: str = ""
-    """Why its hosts are no more than processes of this machine; empty if they are more."""
+    """Why its hosts are only processes of this machine; empty for a complete lab."""
 
     def inventory(self) -> Inventory:
         return Inventory(f"lab {self.name}", self.hosts)
 
     def host_files(self, name: str) -> Path:
-        """Where host `name`'s /etc, /var, /root … lie on this machine."""
+        """Return where host `name`'s /etc, /var, /root … lie on this machine."""
         return self.data / name
 
     def is_alive(self) -> bool:
@@ -97,11 +97,11 @@ class Lab:
 
 @dataclass(frozen=True)
 class LabStatus:
-    """What `squall lab status` tells of one lab."""
+    """The report of `squall lab status` about one lab."""
 
     lab: Lab
     answering: dict[str, bool]
-    """For every host whether its sshd greets."""
+    """For every host whether its sshd sends its greeting."""
 
 
 # --- Up, down, status -----------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ def lab_up(
     sshd_config: str = SSHD_CONFIG,
     reduced: bool = False,
 ) -> Lab:
-    """Bring a lab up and return once every host's sshd answers.
+    """Bring a lab up and return once every host's sshd accepts connections.
 
     It persists until `lab_down`, or, with `owner`, until the process of that id ends. `read_only` names further
-    directories of this machine that the hosts shall see; `sshd_config` makes hosts as strange as a distribution's.
-    Without root the lab is made in a user namespace (supervisor.py); where there is none, or with `reduced`, it is a
-    reduced one, which those two have no bearing on. Raises UsageError where this machine cannot do it.
+    directories of this machine that the hosts see; `sshd_config` imitates unusual sshd settings of distributions.
+    Without root the lab is made in a user namespace (supervisor.py). Where there is none, or with `reduced`, it is a
+    reduced one, which ignores `read_only` and `sshd_config`. Raises UsageError where this machine cannot do it.
     """
     directory = lab_directory(name)
     why = check_machine(reduced=reduced)
@@ -152,7 +152,7 @@ def lab_up(
 
 
 def _claim(name: str, directory: Path, data: Path) -> None:
-    """Make the directory of a new lab, which is nobody else's. Raises UsageError if there is a lab of that name."""
+    """Make the directory of a new lab, exclusively. Raises UsageError if there is a lab of that name."""
     with _alone():
         _remove_leftovers()
         try:
@@ -164,9 +164,9 @@ def _claim(name: str, directory: Path, data: Path) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Of several that make labs or remove what is left of them, one at a time.
+    """Let only one process at a time make labs or remove what is left of them.
 
-    What was made a moment ago must not be removed as the leftover that was there before.
+    Otherwise a new directory could be removed as the leftover that was there before.
     """
     descriptor = os.open(state_root(), os.O_RDONLY)
     try:
@@ -178,7 +178,7 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0, *, racks: Racks = NO_RACKS) -> Iterator[Lab]:
-    """A lab for the length of the block. Should this process die inside it, the lab dies too."""
+    """Provide a lab for the length of the block. If this process dies inside it, the lab dies too."""
     name = f"run-{secrets.token_hex(4)}"
     lab = lab_up(controllers, brokers, clients, racks=racks, name=name, owner=os.getpid())
     try:
@@ -188,10 +188,10 @@ def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0, *, rac
 
 
 def lab_down(name: str = DEFAULT_NAME) -> bool:
-    """End a lab with all its processes and remove its files. False if there was none of that name.
+    """End a lab with all its processes and remove its files. Return False if there was none of that name.
 
-    Nothing is removed that Squall has not made (owned.py). What an earlier `lab_down` that was killed has left of this
-    lab or of others is removed, too. Raises UsageError.
+    Only directories that Squall has made are removed (owned.py). Leftovers of an earlier `lab_down` that was killed, of
+    this lab or of others, are removed, too. Raises UsageError.
     """
     directory = lab_directory(name)
     remove_leftovers(but=name)
@@ -208,7 +208,7 @@ def lab_down(name: str = DEFAULT_NAME) -> bool:
 
 
 def lab_status() -> list[LabStatus]:
-    """Every lab of this user that is up, with what its hosts answer. Removes what labs that are gone have left."""
+    """Return every running lab of this user, with which hosts respond. Remove the leftovers of labs that have ended."""
     remove_leftovers()
     found = []
     for directory in sorted(state_root().glob("*/holder.json")):
@@ -219,7 +219,7 @@ def lab_status() -> list[LabStatus]:
 
 
 def find_lab(name: str = DEFAULT_NAME) -> Lab | None:
-    """The lab of that name if it is up."""
+    """Return the lab of that name if it is up."""
     directory = lab_directory(name)
     with contextlib.suppress(UsageError, FileNotFoundError):
         return _load(directory)
@@ -227,7 +227,7 @@ def find_lab(name: str = DEFAULT_NAME) -> Lab | None:
 
 
 def standing_lab(name: str) -> Lab:
-    """The lab of that name. Raises UsageError, naming those that are up, if there is none."""
+    """Return the lab of that name. Raises UsageError, naming those that are up, if there is none."""
     lab = find_lab(name)
     if lab is None:
         up = ", ".join(status.lab.name for status in lab_status()) or "none is"
@@ -241,10 +241,10 @@ def enter_lab_network(lab: Lab) -> None:
 
 
 def remove_leftovers(but: str | None = None) -> None:
-    """Remove the directories of labs whose processes are gone, except those of lab `but`.
+    """Remove the directories of labs whose processes have ended, except those of lab `but`.
 
     A supervisor killed with SIGKILL leaves them, and so does a `lab up` or `lab down` that is killed half way. What
-    cannot be removed is left for the `lab down` of that name, which says why.
+    cannot be removed is left for the `lab down` of that name, which reports why.
     """
     with _alone():
         _remove_leftovers(but)
@@ -264,21 +264,21 @@ def _remove_leftovers(but: str | None = None) -> None:
 
 
 def _is_left_over(directory: Path) -> bool:
-    """Whether a lab's state is there and its processes are not."""
+    """Return whether a lab's state is there without its processes."""
     told = mark_of(directory, STATE)
     if told is None:
         return False
     try:
         facts = json.loads((directory / "holder.json").read_text())
         return process_started(facts["holder"]) != facts["holder_started"]
-    except FileNotFoundError:  # somebody is bringing it up just now, or has died over it
+    except FileNotFoundError:  # its start is still going on, or was killed
         return process_started(int(told["maker"])) != told["started"]
     except (OSError, ValueError, KeyError):
         return False
 
 
 def _held(data: Path) -> bool:
-    """Whether the lab of these files lives although its state is gone, as when a runtime directory was emptied."""
+    """Return whether the lab of these files runs although its state is lost, as after an emptied runtime directory."""
     try:
         facts = json.loads((data / HELD_BY).read_text())
         return process_started(facts["holder"]) == facts["holder_started"]
@@ -289,7 +289,7 @@ def _held(data: Path) -> bool:
 
 
 def _data_of(directory: Path, name: str) -> Path | None:
-    """Where the hosts' files of a lab lie, if they are there. Raises DirectoryNotOurs for a place that is none."""
+    """Return where the hosts' files of a lab lie, if they exist. Raises DirectoryNotOurs for any other place."""
     told = mark_of(directory, STATE)
     if told is None:
         return None
@@ -303,18 +303,18 @@ def _data_of(directory: Path, name: str) -> Path | None:
 def _is_reduced(directory: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((directory / "plan.json").read_text()).get("reduced"))
-    return True  # unknown: then processes that live in its hosts' homes are looked for
+    return True  # unknown: then search for processes with a HOME in its hosts' directories
 
 
 def lab_directory(name: str) -> Path:
-    """Where the state of a lab of that name lies, or would lie. Raises UsageError for what is no name."""
+    """Return where the state of a lab of that name lies, or would lie. Raises UsageError for an invalid name."""
     return state_root() / checked_lab_name(name)
 
 
 def state_root() -> Path:
-    """The user's runtime directory for labs, made if need be, readable by nobody else. Raises UsageError.
+    """Return the user's runtime directory for labs, made if need be, readable only by the user. Raises UsageError.
 
-    Without XDG_RUNTIME_DIR its name can be foreseen by others, so it is only used if it is ours alone.
+    Without XDG_RUNTIME_DIR its name is predictable for others, so it is only used if the user alone owns it.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK):
@@ -327,7 +327,7 @@ def state_root() -> Path:
 
 
 def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> tuple[HostSpec, ...]:
-    """The hosts of a lab of that shape, dealt to its racks, or to these."""
+    """Return the hosts of a lab of that shape, distributed over its racks, or over these."""
     python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
     racks = shape.in_racks() if racks is None else racks
     dealt: Counter[str] = Counter()
@@ -353,7 +353,7 @@ def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> t
 
 
 def _start_supervisor(directory: Path, owner: int | None, program: str) -> None:
-    """Start it in a session of its own and wait for its word."""
+    """Start the supervisor in a new session and wait until it reports."""
     reader, writer = os.pipe()
     with (directory / "supervisor.log").open("wb") as log:
         process = subprocess.Popen(
@@ -376,7 +376,7 @@ def _start_supervisor(directory: Path, owner: int | None, program: str) -> None:
             heard = os.read(reader, 4096)
     finally:
         os.close(reader)
-        if heard != b"ready":  # also when the user lost patience: a supervisor half way up takes its hosts with it
+        if heard != b"ready":  # also after an interrupt: a half-started supervisor takes its hosts down with it
             process.kill()
             process.wait()
     if heard != b"ready":
@@ -386,7 +386,7 @@ def _start_supervisor(directory: Path, owner: int | None, program: str) -> None:
 
 
 def _load(directory: Path) -> Lab:
-    """The lab whose state is in `directory`. Raises UsageError if its processes are gone."""
+    """Return the lab whose state is in `directory`. Raises UsageError if its processes have ended."""
     plan = json.loads((directory / "plan.json").read_text())
     holder = json.loads((directory / "holder.json").read_text())
     hosts = tuple(
@@ -445,7 +445,7 @@ def _answers(lab: Lab, host: HostSpec) -> bool:
 
 
 def _end(pid: int, started: int) -> None:
-    """SIGTERM, and SIGKILL if that is not enough, to exactly this process."""
+    """Send SIGTERM, then SIGKILL if that does not suffice, to exactly this process."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process_started(pid) != started:
             return
@@ -455,11 +455,11 @@ def _end(pid: int, started: int) -> None:
             select.select([handle], [], [], 2.0)
             os.close(handle)
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # if it was this very process that started it
+        os.waitpid(pid, os.WNOHANG)  # if this very process started it
 
 
 def _await_gone(pid: int, started: int) -> None:
-    """Return once the lab's init is gone, and with it everything inside its pid namespace."""
+    """Return once the lab's init has ended, and with it everything inside its pid namespace."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
@@ -470,9 +470,9 @@ def _await_gone(pid: int, started: int) -> None:
 
 
 def _remove(name: str, directory: Path, data: Path | None, *, reduced: bool = False) -> None:
-    """A lab's files, its supervisor being gone; before them what may have got away from a reduced one.
+    """Remove a lab's files after its supervisor has ended; first end processes that escaped from a reduced lab.
 
-    The state goes last, and in it the mark that names the hosts' files: whenever this is cut off, the next one finds
+    The state goes last, including the mark that names the hosts' files: after an interruption the next attempt finds
     what is left.
     """
     if reduced and data is not None:
@@ -483,7 +483,7 @@ def _remove(name: str, directory: Path, data: Path | None, *, reduced: bool = Fa
 
 
 def up_command(name: str) -> str:
-    """What brings up the lab of this name."""
+    """Return the command that brings up the lab of this name."""
     return "squall lab up" if name == DEFAULT_NAME else f"squall lab up --name {name}"
 
 

@@ -1,8 +1,8 @@
-"""What lies on disk before a lab starts: keys, known_hosts, every host's own /etc, /root, /var, and the plan.
+"""Write what a lab needs on disk: keys, known_hosts, every host's own /etc, /root, /var, and the plan.
 
-`prepare` writes it all; `supervisor.py` reads `plan.json` and puts hosts' roots together from it. Host keys and the
+`prepare` writes it all; `supervisor.py` reads `plan.json` and assembles hosts' roots from it. Host keys and the
 client's key are ed25519, made here without ssh-keygen, and every host's key is in known_hosts before its sshd starts.
-/etc is made once and copied; what is large there is shown read-only from the machine instead.
+/etc is made once and copied; its large parts are shown read-only from the machine instead.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CONTROL_ADDRESS = f"{NETWORK}.0.1"
 LAB_USER = "squall"
 LAB_USER_ID = 1000
 
-# Of the machine's /etc, what programs on a host need: these files as copies, these directories as read-only views
-# (copying their hundreds of links for every host would take longer than all the rest). Accounts, names and sshd's
-# own files are written afresh.
+# The machine's /etc as far as programs on a host need it: these files as copies, these directories as read-only views
+# (copying their hundreds of links for every host would take longer than all the rest). Accounts, names and sshd's own
+# files are newly written.
 SHARED_ETC_FILES = (
     "bash.bashrc", "debian_version", "environment", "inputrc", "ld.so.cache", "ld.so.conf", "localtime", "login.defs",
     "lsb-release", "magic", "mime.types", "nsswitch.conf", "os-release", "pam.conf", "profile", "protocols", "rpc",
@@ -63,7 +63,7 @@ Subsystem sftp internal-sftp
 
 
 def host_address(number: int, rack: str | None = None) -> str:
-    """Each rack is a network of its own; without racks there is one, numbered 0."""
+    """Return a host's address. Each rack is a separate network; without racks there is one, numbered 0."""
     return f"{_subnet(rack)}.{number}"
 
 
@@ -73,7 +73,7 @@ def _subnet(rack: str | None) -> str:
 
 @dataclass(frozen=True)
 class LabPlan:
-    """What is to be brought up, and where it lies."""
+    """The plan of a lab: its hosts and where its files lie."""
 
     name: str
     directory: Path
@@ -89,7 +89,7 @@ class LabPlan:
 
 
 def prepare(plan: LabPlan) -> None:
-    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories are there."""
+    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories exist."""
     directory, data = plan.directory, plan.data
     (directory / "root").mkdir()
     client_key = make_key(directory / "id_ed25519")
@@ -104,7 +104,7 @@ def prepare(plan: LabPlan) -> None:
 
 
 def sockets_of(directory: Path) -> Path:
-    """Where a lab without root hands sockets over (sockets.py)."""
+    """Return where a lab without root provides sockets (sockets.py)."""
     return directory / "sockets"
 
 
@@ -144,7 +144,7 @@ def _bridge(rack: str | None) -> str:
 
 
 def _links(racks: Racks) -> Iterator[dict[str, Any]]:
-    """Every direction between two racks that is not as a cable is, as nemesis/agent/link_switch.py understands it."""
+    """Yield both directions between racks with a link profile, in the format of nemesis/agent/link_switch.py."""
     for pair in racks.pairs():
         profile = racks.profile(*pair)
         if profile is None:
@@ -166,13 +166,13 @@ def _shared_etc_directories() -> list[str]:
 
 
 def _interpreter_directories() -> list[str]:
-    """Where this interpreter lives, if a host would not see it under /usr or /opt anyway."""
+    """Return where this interpreter lives, unless a host sees it under /usr or /opt anyway."""
     prefix = str(Path(sys.base_prefix).resolve())
     return [] if prefix.startswith(("/usr", "/opt")) else [prefix]
 
 
 def make_key(path: Path) -> str:
-    """Write a fresh ed25519 private key (0600); its public half in OpenSSH's one-line form."""
+    """Write a new ed25519 private key (0600). Return its public half in OpenSSH's one-line form."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -184,7 +184,7 @@ def make_key(path: Path) -> str:
 
 
 def _make_etc(template: Path, plan: LabPlan) -> None:
-    """/etc as all hosts have it; made once and copied."""
+    """Make /etc as all hosts have it; made once and copied."""
     template.mkdir(mode=0o755)
     for name in SHARED_ETC_FILES:
         if Path("/etc", name).is_file():
@@ -198,9 +198,9 @@ def _make_etc(template: Path, plan: LabPlan) -> None:
 
 
 def _write_accounts(template: Path, *, rootless: bool) -> None:
-    """root, an ordinary user with sudo, and the system accounts that programs look for by name.
+    """Write root, an ordinary user with sudo, and the system accounts that programs look up by name.
 
-    In a lab without root there is one user, who is root there; sshd's account must be him, too.
+    A lab without root has one user, who is root there; sshd's account must have the same id.
     """
     sshd = next((account for account in pwd.getpwall() if account.pw_name == "sshd"), None)
     sshd_ids = "0:0" if rootless else f"{sshd.pw_uid if sshd else 105}:65534"
@@ -216,7 +216,7 @@ def _write_accounts(template: Path, *, rootless: bool) -> None:
         f"{group.gr_name}:x:{group.gr_gid}:\n" for group in grp.getgrall() if group.gr_gid < LAB_USER_ID
     )
     (template / "group").write_text(f"{system_groups}{LAB_USER}:x:{LAB_USER_ID}:\nnogroup:x:65534:\n")
-    # `*` lets keys in and no password; `!` would read as a locked account.
+    # `*` permits keys but no password; `!` would read as a locked account.
     shadow = template / "shadow"
     shadow.touch(mode=0o600)
     shadow.write_text("".join(f"{who}:*:19000:0:99999:7:::\n" for who in ("root", "sshd", LAB_USER, "nobody")))
@@ -226,7 +226,7 @@ def _write_accounts(template: Path, *, rootless: bool) -> None:
 
 
 def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key: str, *, rootless: bool) -> str:
-    """The host's own directories on disk, with its key; the key's public half."""
+    """Make the host's own directories on disk, with its key. Return the key's public half."""
     directory.mkdir(mode=0o755)
     shutil.copytree(template, directory / "etc", symlinks=True)
     for name in ("root/.ssh", f"home/{LAB_USER}/.ssh", "srv", "var/log", "var/lib", "var/cache", "var/tmp"):

@@ -1,6 +1,6 @@
-"""A lab is taken down only while nobody runs anything on it: `squall lab down` locks its hosts first.
+"""Take a lab down only while no run uses it: `squall lab down` locks its hosts first.
 
-Hosts that do not answer cannot be locked, and no run can be using them: they are no reason to keep a lab.
+Hosts that do not respond cannot be locked, and no run can be using them: they are no reason to keep a lab.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from squall.harness.hosts.lab import find_lab
 
 @contextlib.contextmanager
 def locked_for_its_end(name: str, *, force: bool, say: Say) -> Iterator[None]:
-    """Hold the lock of a lab's hosts, which are gone afterwards.
+    """Hold the lock of a lab's hosts, which no longer exist afterwards.
 
     Raises:
         HostsInUse: a run is under way on it, and this is not forced.

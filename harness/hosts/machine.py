@@ -1,8 +1,8 @@
-"""What this machine must have for a local lab: Linux, a few programs, and root or user namespaces.
+"""Check what this machine needs for a local lab: Linux, a few programs, and root or user namespaces.
 
-Without root the lab is made inside a user namespace, which most kernels let everybody have; a distribution or a
-container may forbid it. It is found out by making one, and what forbids it is named together with what allows it.
-Where it stays forbidden an ordinary user can have a *reduced* lab, whose hosts are plain processes (`reduced_lab.py`).
+Without root the lab is made inside a user namespace, which most kernels permit to every user; a distribution or a
+container may forbid it. The check makes one; if that fails, it names what forbids it and what would allow it. Where it
+stays forbidden an ordinary user can have a *reduced* lab, whose hosts are plain processes (`reduced_lab.py`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FORBIDDING_SETTINGS = (
     ("kernel/unprivileged_userns_clone", "0", "1"),
     ("user/max_user_namespaces", "0", "10000"),
 )
-"""Below /proc/sys: the file, the value that forbids user namespaces, one that allows them."""
+"""Files below /proc/sys, each with a value that forbids user namespaces and a value that allows them."""
 
 
 def check_machine(*, reduced: bool = False) -> str:
-    """Empty if this machine can hold a complete lab; else why it can hold only a reduced one, or is to (`reduced`).
+    """Return why this machine can hold only a reduced lab, or is to (`reduced`); empty for a complete one.
 
-    Raises UsageError, saying what to do about it, where it can hold none.
+    Raises UsageError, with a remedy, where it can hold none.
     """
     if sys.platform != "linux":
         raise UsageError("the local lab needs Linux", remedy="use a Linux machine or VM, or real hosts (--inventory)")
@@ -55,7 +55,7 @@ def check_machine(*, reduced: bool = False) -> str:
 
 
 def _why_reduced() -> str:
-    """Why nobody here, or not this user, can have namespaces, and what would change that; empty if he can."""
+    """Return why this user, or any user here, can have no namespaces, and the remedy; empty if the user can."""
     if os.geteuid() == 0:
         return "" if may_make_namespaces() else f"root may make no namespaces here; {IN_A_CONTAINER}"
     if platform.machine() not in SETGROUPS:
@@ -67,13 +67,13 @@ def _why_reduced() -> str:
 
 
 def may_make_namespaces(status: Path = Path("/proc/self/status")) -> bool:
-    """Whether root here is root: in a container it seldom has all rights."""
+    """Return whether root here may make namespaces: in a container it seldom has all rights."""
     effective = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("CapEff:"))
     return bool(int(effective, 16) >> CAP_SYS_ADMIN & 1)
 
 
 def refuse_unfit_user() -> None:
-    """Raise UsageError for a user whom a reduced lab's sshd could not let in, or must not."""
+    """Raise UsageError for a user that a reduced lab's sshd could not or must not let in."""
     remedy = "run squall as an ordinary user with a login shell"
     if os.geteuid() == 0:
         why = "root may make no namespaces here, and a reduced lab's hosts would be root on the machine itself"
@@ -93,7 +93,7 @@ def refuse_unfit_user() -> None:
 
 
 def why_no_user_namespaces() -> str | None:
-    """None if we may have all the namespaces that a lab is made of, or what is said against it."""
+    """Return None if this user may make all namespaces of a lab, else the reason why not."""
     try:
         done = subprocess.run(
             [*TRY, "true"],
@@ -108,7 +108,7 @@ def why_no_user_namespaces() -> str | None:
 
 
 def what_allows_them(settings: Path = Path("/proc/sys")) -> str:
-    """The setting to change, if one forbids user namespaces; in a container it is not ours to change."""
+    """Return the setting to change if one forbids user namespaces; inside a container it cannot be changed."""
     for name, forbids, allows in FORBIDDING_SETTINGS:
         path = settings / name
         if path.exists() and path.read_text().strip() == forbids:

@@ -1,18 +1,18 @@
-"""From which network namespace this program speaks to the hosts.
+"""Reach hosts from the right network namespace.
 
-Rented hosts are reached from the machine's own network. Lab hosts hang on a bridge in a namespace of their own
-(`lab.py`), which the control process does not enter: it stays where the user's browser and files are, and only
-the *sockets* it opens towards hosts belong to the lab. A socket stays in the namespace it was created in, whoever
-connects it later, so a short-lived thread enters the namespace, creates the socket and ends. Where the lab was made
-without root, a thread may not enter it, and the lab hands the socket over (`sockets.py`).
+Rented hosts are reached from the machine's own network. Lab hosts are on a bridge in a separate namespace (`lab.py`),
+which the control process does not enter: it stays where the user's browser and files are, and only the *sockets* it
+opens towards hosts belong to the lab. A socket stays in the namespace it was created in, even if another thread
+connects it later. So a short-lived thread enters the namespace, creates the socket and ends. Where the lab was made
+without root, a thread may not enter it, and the lab provides the socket (`sockets.py`).
 
-Client libraries that open their own sockets (librdkafka) run in worker processes; these call `enter()` first
-thing, before any thread starts, because a namespace is entered per thread. Foreign programs are started with
-`command_prefix()` before their argv.
+Client libraries that open their own sockets (librdkafka) run in worker processes; these call `enter()` first, before
+any thread starts, because a namespace is entered per thread. Foreign programs are started with `command_prefix()`
+before their argv.
 
-Hosts of a reduced lab are in the machine's own network, as rented ones; only that the lab may have ended.
+Hosts of a reduced lab are in the machine's own network, like rented ones; but the lab may have ended.
 
-All kinds are small frozen values that pickle, so a worker process can be handed its network.
+All kinds are small frozen values that pickle, so a worker process can receive its network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from squall.harness.hosts.sockets import ask_for_socket
 
 
 class Network(Protocol):
-    """Where sockets towards the hosts are made."""
+    """Creates sockets that can reach the hosts."""
 
     def socket(self) -> socket.socket:
         """A new, unconnected TCP/IPv4 socket that can reach the hosts."""
@@ -42,7 +42,7 @@ class Network(Protocol):
         ...
 
     def command_prefix(self) -> list[str]:
-        """What to put before an argv so that the program runs where the hosts can be reached."""
+        """Return what to put before an argv so that the program runs where the hosts can be reached."""
         ...
 
 
@@ -67,7 +67,7 @@ class LabNetwork:
     holder: int
     holder_started: int
     sockets: Path | None = None
-    """Of a lab without root: where it hands sockets over."""
+    """For a lab without root: where it provides sockets."""
 
     def socket(self) -> socket.socket:
         if self.sockets is not None:
@@ -79,7 +79,7 @@ class LabNetwork:
             try:
                 self.enter()
                 made.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            except BaseException as trouble:  # handed to the caller's thread just below
+            except BaseException as trouble:  # raised again in the caller's thread just below
                 made.append(trouble)
 
         thread = threading.Thread(target=make, name="lab-socket", daemon=True)
@@ -92,7 +92,7 @@ class LabNetwork:
     def enter(self) -> None:
         self._check_alive()
         if self.sockets is not None:
-            self._enter("user", CLONE_NEWUSER)  # only there we have the right to the other
+            self._enter("user", CLONE_NEWUSER)  # only there this process has the right to enter the other one
         self._enter("net", CLONE_NEWNET)
 
     def _enter(self, kind: str, flag: int) -> None:
@@ -118,7 +118,7 @@ class LabNetwork:
 
 @dataclass(frozen=True)
 class LoopbackNetwork:
-    """That of a reduced lab: the machine's own, for as long as process `holder` lives."""
+    """The network of a reduced lab: the machine's own, for as long as process `holder` lives."""
 
     holder: int
     holder_started: int
@@ -142,14 +142,14 @@ class LoopbackNetwork:
 def refuse_if_gone(holder: int, started: int) -> None:
     """Raise UsageError unless a lab's holder lives.
 
-    A process id alone may meanwhile be somebody else's; with its start time it is one process for good.
+    The kernel may reuse a process id; together with its start time it identifies one process forever.
     """
     if process_started(holder) != started:
         raise UsageError("the lab is no longer up", remedy="start it again: squall lab up")
 
 
 def process_started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if there is none (a zombie counts as none)."""
+    """Return when a process started, in clock ticks since boot; None if there is none (a zombie counts as none)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,14 +1,14 @@
-"""Directories that Squall makes and removes: each bears a mark, and nothing without the mark is removed.
+"""Make and remove marked directories: nothing without Squall's mark is removed.
 
     make_owned(path, kind="lab", name="mine", …)      a new directory, 0700, with the mark as its first file
     remove_owned(path, kind="lab", name="mine")       all of it, or DirectoryNotOurs, having removed nothing
 
-A directory is ours if it is a directory and no symbolic link, belongs to the user who asks, and holds a regular file
-`.squall` of the same owner that says what it is. The mark is the first file that is written and the last that is
-removed, so that a directory whose making or removing was cut off by SIGKILL is recognised and removed next time. The
-one state without a mark is an empty directory, which `rmdir` removes without harm.
+A directory is ours if it is a directory and no symbolic link, belongs to the calling user, and holds a regular file
+`.squall` of the same owner that describes it. The mark is the first file that is written and the last that is removed,
+so that a directory whose making or removing was interrupted by SIGKILL is recognised and removed next time. The one
+state without a mark is an empty directory, which `rmdir` removes without harm.
 
-`private_directory` is for state below a directory that everybody may write to: 0700, ours, no link, or a clear error.
+`private_directory` is for state below a directory that every user may write to: 0700, ours, no link, or a clear error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DirectoryNotOurs(UsageError):
 
 
 def private_directory(path: Path, remedy: str) -> Path:
-    """The directory, made if need be, that nobody else can read or write. Raises DirectoryNotOurs."""
+    """Return the directory, made if need be, that no other user can read or write. Raises DirectoryNotOurs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -61,7 +61,7 @@ def make_owned(path: Path, kind: str, name: str, *, mode: int = 0o700, **facts: 
 
 
 def mark_of(path: Path, kind: str) -> dict[str, Any] | None:
-    """What a directory's mark says; None unless the directory is ours and of that kind."""
+    """Return the content of a directory's mark; None unless the directory is ours and of that kind."""
     with contextlib.suppress(OSError, ValueError):
         directory, mark = path.lstat(), (path / MARK).lstat()
         ours = {directory.st_uid, mark.st_uid} == {os.geteuid()}
@@ -73,7 +73,7 @@ def mark_of(path: Path, kind: str) -> dict[str, Any] | None:
 
 
 def refuse_foreign(path: Path, kind: str, name: str) -> None:
-    """Raise DirectoryNotOurs unless the directory is ours, of that kind and name, or empty and ours, or not there."""
+    """Raise DirectoryNotOurs unless the directory is ours, of that kind and name, or empty and ours, or absent."""
     told = mark_of(path, kind)
     if told is not None and told.get("name") == name:
         return
@@ -92,7 +92,7 @@ def refuse_foreign(path: Path, kind: str, name: str) -> None:
 def remove_owned(path: Path, kind: str, name: str, *, last: Sequence[str] = ()) -> None:
     """Remove such a directory: first all else, then the files `last` in that order, then the mark.
 
-    What has gone already does no harm, so it may be repeated, and done by two at the same time.
+    Missing files are ignored, so it may be repeated, and run by two processes at the same time.
 
     Raises:
         DirectoryNotOurs: nothing was removed.
@@ -127,7 +127,7 @@ def _remove(entry: Path) -> None:
 
 
 def _permit_and_repeat(function: Callable[..., Any], path: str, _: object) -> None:
-    """A directory that its own user may not write to is made writable; what has gone meanwhile is left alone."""
+    """Make a directory writable that its own user may not write to, then retry; ignore files already missing."""
     there = Path(path)
     with contextlib.suppress(FileNotFoundError):
         for directory in (there.parent, there):
@@ -140,5 +140,5 @@ def _permit_and_repeat(function: Callable[..., Any], path: str, _: object) -> No
 
 
 def _remove_again(entry: Path) -> None:
-    """Somebody removes it at the same time: what is left is removed without asking what has gone."""
+    """Remove what is left, ignoring missing files, because another process removes it at the same time."""
     shutil.rmtree(entry, ignore_errors=True)

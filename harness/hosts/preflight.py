@@ -1,17 +1,17 @@
-"""`squall inventory check`: what every host can do, found out before a run needs it.
+"""`squall inventory check`: check what every host can do before a run needs it.
 
     report = check(inventory, network)
     report.rows        one `HostReport` per host, each a list of `Finding`s in the order of `COLUMNS`
     report.control     what the control node itself needs (Java for the checker)
     report.ok          whether a run can start
 
-    refuse_unfit(remotes, probes, faults=True)        what a run asks before it starts anything: disk, root, firewall
+    refuse_unfit(remotes, probes, faults=True)        before a run starts anything: disk, root, firewall
     refuse_unwatchable_disks(remotes)                 where faults are about disk calls
-    refuse_unable(found, verbs)                       once agents answer: what one of them says it cannot carry out
-    refuse_busy_ports(remotes)                        and once nodes left over from other runs have been ended
+    refuse_unable(found, verbs)                       once agents respond: verbs that one of them cannot carry out
+    refuse_busy_ports(remotes)                        once nodes left over from other runs have been ended
 
-A finding says what was found, whether that is good enough, and, if not, what to do. Later findings of a host are
-left out where an earlier one makes them impossible: a host that is not reached has no disk.
+A finding states what was found, whether that is good enough, and, if not, what to do. Later findings of a host are left
+out where an earlier one makes them impossible: an unreachable host has no disk.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ print(json.dumps(busy))
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at, on one host."""
+    """One check on one host."""
 
     what: str
     ok: bool
@@ -68,7 +68,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class HostReport:
-    """All that was found of one host."""
+    """All findings about one host."""
 
     host: HostSpec
     findings: tuple[Finding, ...]
@@ -83,7 +83,7 @@ class HostReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole check."""
+    """The result of checking all hosts and this machine."""
 
     rows: tuple[HostReport, ...]
     control: tuple[Finding, ...]
@@ -93,7 +93,7 @@ class Report:
         return all(row.ok for row in self.rows) and all(one.ok for one in self.control)
 
     def error(self) -> UsageError | None:
-        """Everything bad as one error, for a command that cannot go on; None if all is well."""
+        """Return all bad findings as one error, for a command that cannot continue; None if there are none."""
         wrong = [_as_error(row.host.described(), one) for row in self.rows for one in row.findings]
         wrong += [_as_error("control node", one) for one in self.control]
         found = [error for error in wrong if error is not None]
@@ -101,7 +101,7 @@ class Report:
 
 
 def check(inventory: Inventory, network: Network | None = None, *, least_free: int = LEAST_FREE_BYTES) -> Report:
-    """Look at all hosts at once, and at this machine."""
+    """Check all hosts in parallel, and this machine."""
     remotes = [Remote(host, network) for host in inventory.hosts]
     try:
         rows = on_all(remotes, lambda remote: check_host(remote, least_free=least_free))
@@ -114,7 +114,7 @@ def check(inventory: Inventory, network: Network | None = None, *, least_free: i
 def refuse_unfit(
     remotes: Sequence[Remote], probes: Mapping[str, Probe], *, faults: bool, least_free: int = LEAST_FREE_BYTES
 ) -> None:
-    """Raise one UsageError for all hosts that lack disk or root or, where there are to be faults, a firewall."""
+    """Raise one UsageError for all hosts that lack disk or root or, if faults are planned, a firewall."""
 
     def look(remote: Remote) -> list[Finding]:
         found = [_disk(remote, probes[remote.name], least_free), *_root_findings(remote)]
@@ -129,7 +129,7 @@ def refuse_unwatchable_disks(remotes: Sequence[Remote]) -> None:
 
 
 def refuse_unable(found: Mapping[str, Mapping[str, object]], verbs: Iterable[str]) -> None:
-    """Raise one UsageError for all hosts that cannot carry out one of these verbs. `found` are answers of `info`."""
+    """Raise one UsageError for all hosts that cannot carry out one of these verbs. `found` are responses of `info`."""
     wanted = tuple(verbs)
     wrong = []
     for host, info in sorted(found.items()):
@@ -143,7 +143,7 @@ def refuse_unable(found: Mapping[str, Mapping[str, object]], verbs: Iterable[str
 
 
 def refuse_busy_ports(remotes: Sequence[Remote]) -> None:
-    """Raise one UsageError for all hosts on which something else listens where a node is to listen."""
+    """Raise one UsageError for all hosts on which another process listens on a node's port."""
     _refuse_bad(on_all(remotes, lambda remote: [_ports(remote)]), remotes)
 
 
@@ -155,7 +155,7 @@ def _refuse_bad(found: Mapping[str, list[Finding]], remotes: Sequence[Remote]) -
 
 
 def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostReport:
-    """Everything about one host. Trouble becomes a finding, never an exception."""
+    """Check everything about one host. A failure becomes a finding, never an exception."""
     findings: list[Finding] = []
     try:
         remote.connect()
@@ -179,7 +179,7 @@ def _python_findings(remote: Remote, least_free: int) -> Iterable[Finding]:
 
 
 def _disk(remote: Remote, found: Probe, least_free: int) -> Finding:
-    """Free space where nodes will write: the data directories, or the home directory."""
+    """Check the free space where nodes will write: the data directories, or the home directory."""
     free = {found.home: found.free_bytes}
     if remote.spec.data_dirs:
         script = "import json, shutil, sys; print(json.dumps({p: shutil.disk_usage(p).free for p in sys.argv[1:]}))"
@@ -196,8 +196,9 @@ def _disk(remote: Remote, found: Probe, least_free: int) -> Finding:
 
 
 def _root_findings(remote: Remote) -> Iterable[Finding]:
-    """Root, by login or by sudo, and with it a firewall to cut networks with. In a reduced lab nobody looks for them:
-    its agents refuse what would need them.
+    """Check for root, by login or by sudo, and for a firewall that can cut networks.
+
+    Skipped in a reduced lab: its agents refuse what would need them.
     """
     if remote.spec.reduced:
         yield from (Finding(what, True, "none: reduced") for what in ("root", "firewall"))
@@ -214,7 +215,7 @@ def _root_findings(remote: Remote) -> Iterable[Finding]:
 
 
 def _links(remote: Remote) -> Finding:
-    """By what links can be made slow or narrow, found out by trying. A host may lack it: few runs need it."""
+    """Find out by trying how links can be made slow or narrow. A host may lack it: few runs need it."""
     if remote.spec.reduced:
         return Finding("links", True, "as they are: reduced")
     trial = _program("nfqueue", "empty_tables")
@@ -227,7 +228,7 @@ def _links(remote: Remote) -> Finding:
 
 
 def _program(main: str, *imported: str) -> bytes:
-    """A module of the agent as one program for a host that has no agent yet, with the modules that it imports."""
+    """Return a module of the agent, with its imports, as one program for a host that has no agent yet."""
     directory = Path(agent.__file__).parent
     lines = ["import sys, types"]
     for name in imported:
@@ -240,7 +241,7 @@ def _program(main: str, *imported: str) -> bytes:
 
 
 def disk_calls_finding(remote: Remote) -> Finding:
-    """Whether a node's disk calls can be watched, so that they can be made to fail; found out by trying."""
+    """Find out by trying whether a node's disk calls can be watched, so that they can be made to fail."""
     trial = _program("seccomp")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if answer.ok:
@@ -253,7 +254,7 @@ def _ports(remote: Remote) -> Finding:
     wanted = [("brokers", BROKER_PORT), ("controllers", CONTROLLER_PORT)]
     ports = [str(port) for group, port in wanted if group in remote.spec.groups]
     ports += [str(METRICS_PORT)] if ports else []
-    address = remote.spec.address if remote.spec.reduced else ""  # all others have their ports to themselves
+    address = remote.spec.address if remote.spec.reduced else ""  # every other host has its ports to itself
     answer = remote.run([remote.spec.python, "-c", BUSY_PORTS, address, *ports], check=True)
     busy = json.loads(answer.stdout)
     if busy:
@@ -265,7 +266,7 @@ def _ports(remote: Remote) -> Finding:
 def check_java(
     *, which: Callable[[str], str | None] = shutil.which, run: Callable[..., object] = subprocess.run
 ) -> Finding:
-    """The checker runs on Spark, which needs Java on the control node."""
+    """Check for Java on the control node: the checker runs on Spark, which needs it."""
     home = os.environ.get("JAVA_HOME")
     java = which(f"{home}/bin/java") if home else which("java")
     remedy = f"install a Java {OLDEST_JAVA} runtime: sudo apt-get install openjdk-17-jre-headless"

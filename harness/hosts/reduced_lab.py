@@ -1,15 +1,15 @@
 """A lab without namespaces: its hosts are plain processes of an ordinary user, on the machine itself.
 
-Each host is an sshd of the user's own, at an address of its own on the loopback interface (127.77.NET.N, a NET that is
-free, so that labs stand side by side), whose sessions have a HOME and a TMPDIR in the host's own directory and begin
-there. Everything Squall keeps on a host lies below HOME, and nodes listen at the host's address; so agents, keepers,
-nodes and their data are as separate as on rented hosts of an ordinary user.
+Each host is a separate sshd of the user, at its own address on the loopback interface (127.77.NET.N, a NET that is
+free, so that labs coexist), whose sessions have a HOME and a TMPDIR in the host's own directory and begin there.
+Everything Squall keeps on a host lies below HOME, and nodes listen at the host's address; so agents, keepers, nodes and
+their data are as separate as on rented hosts of an ordinary user.
 
-That is all that is separate. Hosts share the machine's network, file system, process table, name and processors: what
-would have to be a host's own for a fault to mean anything is refused by the agents (nemesis/agent/reduced.py), and
-nothing can lie between racks. Who brings such a lab up is told, and so is who reads the report of a run on it.
+That is all that is separate. Hosts share the machine's network, file system, process table, name and processors. The
+agents refuse faults that need any of these per host (nemesis/agent/reduced.py), and links between racks are impossible.
+The command that brings such a lab up states this, and so does the report of a run on it.
 
-`reduced_supervisor.py` tells what holds it and what ends it.
+`reduced_supervisor.py` describes what holds it and what ends it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from squall.harness.lab_shape import Racks
 
 NETWORK = "127.77"
 SSH_PORT = 2222
-"""Below 1024 only root may listen."""
+"""Ports below 1024 need root."""
 FIRST_HOST = 11
 MOST_HOSTS = 240
 NETS = range(1, 255)
@@ -43,7 +43,7 @@ LACKS = (
     "no partitions, no faults of links, connections or messages, no stress, no commands as faults, no packet capture",
     "nothing between racks; file system and processes of all hosts are to be seen on each",
 )
-"""What whoever uses such a lab has to know."""
+"""What a user of such a lab has to know."""
 
 SSHD_CONFIG = """\
 # Written by squall for a host of a reduced lab.
@@ -76,7 +76,7 @@ exec "${SHELL:-/bin/sh}"
 
 
 def refuse_between_racks(racks: Racks, why: str) -> None:
-    """Raise UsageError for a lab whose racks are to be apart."""
+    """Raise UsageError for a lab whose racks are to be separate."""
     if racks.between is not None or racks.links:
         raise UsageError(
             f"a reduced lab can have nothing between its racks, and this machine gives no other: {why}",
@@ -85,7 +85,7 @@ def refuse_between_racks(racks: Racks, why: str) -> None:
 
 
 def reduced_hosts(hosts: Sequence[HostSpec]) -> tuple[HostSpec, ...]:
-    """The same hosts where a reduced lab has them. Raises UsageError if there are too many."""
+    """Return the same hosts with the addresses of a reduced lab. Raises UsageError if there are too many."""
     if len(hosts) > MOST_HOSTS:
         raise UsageError(f"a reduced lab has room for {MOST_HOSTS} hosts, not for {len(hosts)}")
     net = free_net(len(hosts))
@@ -97,7 +97,7 @@ def reduced_hosts(hosts: Sequence[HostSpec]) -> tuple[HostSpec, ...]:
 
 
 def free_net(count: int) -> str:
-    """A network in which nobody listens for SSH. Raises UsageError."""
+    """Return a network in which no process listens for SSH. Raises UsageError."""
     for number in random.sample(NETS, len(NETS)):
         net = f"{NETWORK}.{number}"
         if all(_is_free(f"{net}.{FIRST_HOST + host}") for host in range(count)):
@@ -119,7 +119,7 @@ def _is_free(address: str) -> bool:
 def prepare_reduced(
     name: str, directory: Path, data: Path, hosts: Sequence[HostSpec], *, racks: Racks, why: str
 ) -> None:
-    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories are there."""
+    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories exist."""
     (data / "authorized_keys").write_text(make_key(directory / "id_ed25519") + "\n")
     (data / "enter.sh").write_text(ENTER)
     known_hosts = "".join(f"[{host.address}]:{host.port} {_make_host(data, host)}\n" for host in hosts)
@@ -128,7 +128,7 @@ def prepare_reduced(
 
 
 def _make_host(data: Path, host: HostSpec) -> str:
-    """The host's own directory; the public half of its key."""
+    """Make the host's own directory. Return the public half of its key."""
     directory = data / host.name
     for place in ("home", "tmp"):
         (directory / place).mkdir(mode=0o700, parents=True)

@@ -1,20 +1,21 @@
-"""What a reduced lab hangs on: two processes that adopt orphans, and end everything when either of them dies.
+"""Supervise a reduced lab: two processes adopt orphans, and end everything when either of them dies.
 
     supervisor                       waits for its owner, a signal, or the holder's death
-      holder                         waits for the supervisor's death, or an sshd's; buries orphans
-        sshd, one per host           of the ordinary user, at an address of its own on the loopback interface
-          sessions, agents, …        and whatever they start
+      holder                         waits for the supervisor's death, or an sshd's; reaps orphans
+        sshd, one per host           of the ordinary user, at its own address on the loopback interface
+          sessions, agents, …        and all their children
 
-There is no pid namespace whose first process could take all others along. Instead both processes are *subreapers*:
-whoever loses its parent becomes the holder's child, or, should that be dead, the supervisor's; so all that was ever
-started on a host descends from both. Each watches the other by a descriptor that no signal can deceive, and whichever
-is left kills all descendants, stopped ones included, again and again until there are none (`sweep.py`).
+There is no pid namespace whose first process would end all others. Instead both processes are *subreapers*: an orphan
+becomes the holder's child, or, if that is dead, the supervisor's; so everything that was ever started on a host
+descends from both. Each watches the other by a pidfd. The survivor kills all descendants, stopped ones included,
+repeatedly until there are none (`sweep.py`).
 
-What is not guaranteed: should *both* be killed with SIGKILL before either could act, the sshds die (PR_SET_PDEATHSIG),
-and what was started through them stays until the next `squall lab up` or `down` of the user, which finds it by its HOME
-(`lab.py`). And what a user of a host has started as somebody else, with sudo, is that one's to end.
+Two things are not guaranteed. If *both* are killed with SIGKILL before either could act, the sshds die
+(PR_SET_PDEATHSIG), and what was started through them stays until the user's next `squall lab up` or `down`, which finds
+it by its HOME (`lab.py`). And a process that a user of a host has started as another user, with sudo, has to be ended
+by that user.
 
-Run as `python -m squall.harness.hosts.reduced_supervisor STATE READY_FD [OWNER_PID]`, as `supervisor.py` is.
+Run as `python -m squall.harness.hosts.reduced_supervisor STATE READY_FD [OWNER_PID]`, like `supervisor.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ START_SECONDS = 60.0
 
 
 def main(arguments: list[str]) -> None:
-    """Bring the lab of STATE/plan.json up and hold it until told to end."""
+    """Bring the lab of STATE/plan.json up and hold it until its end (see the module)."""
     state, ready = Path(arguments[0]), int(arguments[1])
     owner = [os.pidfd_open(int(arguments[2]))] if len(arguments) > 2 else []
     KERNEL.adopt_orphans()
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> None:
 
 
 def wakened_by(*signals: int) -> int:
-    """A descriptor that can be read once one of these has come."""
+    """Return a descriptor that becomes readable once one of these signals has come."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in signals:
         signal.signal(number, lambda *_: None)
@@ -68,7 +69,7 @@ def wakened_by(*signals: int) -> int:
 
 
 def start_holder(plan: dict[str, Any], ready: int) -> int:
-    """Its pid, once every host accepts connections."""
+    """Start the holder. Return its pid, once every host accepts connections."""
     pipe, ourselves = Pipe(), os.pidfd_open(os.getpid())
 
     def hold() -> NoReturn:
@@ -89,7 +90,7 @@ def start_holder(plan: dict[str, Any], ready: int) -> int:
 
 
 def run_holder(plan: dict[str, Any], pipe: Pipe, supervisor: int) -> NoReturn:
-    """Start every host's sshd, and bury the dead until the supervisor or an sshd is one of them."""
+    """Start every host's sshd, and reap children until the supervisor or an sshd has died."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     KERNEL.adopt_orphans()
@@ -100,7 +101,7 @@ def run_holder(plan: dict[str, Any], pipe: Pipe, supervisor: int) -> NoReturn:
         started = {sshd.pid: host for sshd, host in zip(sshds, plan["hosts"], strict=True)}
         for host in plan["hosts"]:
             await_sshd(host["address"], host["name"], port=host["port"], check=lambda: refuse_dead(started))
-        refuse_dead(started)  # who greeted may have been somebody else's
+        refuse_dead(started)  # another process may have sent the greeting
         pipe.say("ready")
         os.close(pipe.writer)
         bury_until(wake, supervisor, set(started))
@@ -119,7 +120,7 @@ def allow_many_files() -> None:
 
 
 def start_sshd(program: str, host: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """To be kept as long as its end matters (see `bury`)."""
+    """Start a host's sshd. Keep the result as long as its end matters (see `bury`)."""
     directory = Path(host["directory"])
     argv: Sequence[str] = [program, "-D", "-e", "-f", str(directory / "sshd_config")]
     with (directory / "sshd.log").open("ab") as log:
@@ -129,7 +130,7 @@ def start_sshd(program: str, host: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def refuse_dead(started: Mapping[int, dict[str, Any]]) -> None:
-    """Raise RuntimeError if one of these sshds has ended, with what it said last."""
+    """Raise RuntimeError if one of these sshds has ended, with its last line of output."""
     for pid in bury():
         if pid in started:
             host = started[pid]
@@ -138,7 +139,7 @@ def refuse_dead(started: Mapping[int, dict[str, Any]]) -> None:
 
 
 def bury_until(wake: int, supervisor: int, vital: set[int]) -> None:
-    """Until the supervisor is gone or one of the `vital` children."""
+    """Reap children until the supervisor or one of the `vital` children has ended."""
     while True:
         readable = select.select([wake, supervisor], [], [])[0]
         if wake in readable:

@@ -1,10 +1,10 @@
-"""How long a packet takes to another rack and back, as hosts see it, whatever was asked for.
+"""Measure the round trip of a packet between racks, as hosts see it, independent of the configured latency.
 
-On one host of each rack a small program connects to a port of other hosts on which nobody listens, and takes the time
-until it is refused: one round trip of the network, in which no process of the other host has a part. One that is not
-refused in time is no answer. What is told of several is the median, so that a lost packet, which TCP sends again after
-a second, or a process that happened to be busy is not taken for the link. Nothing has to be installed, and it is the
-same on hosts that are no lab's, if their inventory has racks.
+On one host of each rack a small program connects to a port of other hosts on which no process listens, and measures the
+time until the refusal: one round trip of the network, without any process of the other host. A connection that is not
+refused in time counts as no response. The result is the median of several, so that a lost packet, which TCP sends again
+after a second, or a busy process is not mistaken for the link. Nothing has to be installed, and it also works on hosts
+outside labs, if their inventory has racks.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ print(json.dumps(seconds))
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """From one rack to another, or within one."""
+    """The round trip from one rack to another, or within one."""
 
     source: str
-    """The rack."""
+    """The source rack."""
     target: str
     hosts: tuple[str, str]
-    """Between which hosts it was measured."""
+    """The two hosts between which it was measured."""
     seconds: float | None
     """The median; None if nothing came back."""
 
 
 def representatives(hosts: Sequence[HostSpec]) -> dict[str, list[HostSpec]]:
-    """Of each rack up to two hosts: one that asks, and one to be asked by it."""
+    """Return up to two hosts of each rack: the first measures, the second is its target."""
     chosen: dict[str, list[HostSpec]] = {}
     for host in hosts:
         if host.rack is not None and len(chosen.setdefault(host.rack, [])) < 2:
@@ -74,7 +74,10 @@ def representatives(hosts: Sequence[HostSpec]) -> dict[str, list[HostSpec]]:
 
 
 def measured_round_trips(hosts: Sequence[HostSpec], network: Network) -> list[RoundTrip]:
-    """Within each rack that has two hosts, and between every two. Raises UsageError for a host out of reach."""
+    """Measure within each rack that has two hosts, and between every two racks.
+
+    Raises UsageError for an unreachable host.
+    """
     racks = representatives(hosts)
     names = sorted(racks, key=lambda rack: (len(rack), rack))
     remotes = [Remote(racks[rack][0], network) for rack in names]

@@ -1,9 +1,10 @@
-"""Sockets of a lab's network for a user who cannot enter it: handed over by a process that is there.
+"""Provide sockets of a lab's network to a user who cannot enter it, from a process inside it.
 
-With root a thread enters the network namespace for a moment (`network.py`). Without, the way into it leads through the
-lab's user namespace, which only a process of a single thread may enter. So a process in the lab listens on a UNIX
-socket in the lab's directory, which nobody else may read; whoever connects is given a new socket (SCM_RIGHTS), and a
-socket belongs to the network that it was made in, whoever uses it. Standard library only: the supervisor forks it.
+With root a thread enters the network namespace for a moment (`network.py`). Without root, the way into it leads through
+the lab's user namespace, which only a single-threaded process may enter. So a process in the lab listens on a UNIX
+socket in the lab's directory, which only the user may read, and sends a new socket (SCM_RIGHTS) over each connection. A
+socket belongs to the network in which it was made, whichever process uses it. Standard library only: the supervisor
+forks this process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def listener_at(path: Path) -> socket.socket:
 
 
 def give_sockets(listener: socket.socket) -> NoReturn:
-    """One to each who asks, for ever."""
+    """Send one socket over each connection, forever."""
     while True:
         asking, _ = listener.accept()
         with asking, contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
@@ -32,7 +33,7 @@ def give_sockets(listener: socket.socket) -> NoReturn:
 
 
 def ask_for_socket(path: Path) -> socket.socket:
-    """A new TCP socket of the network whose giver listens there. Raises OSError."""
+    """Return a new TCP socket of the network whose provider listens at `path`. Raises OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(PATIENCE_SECONDS)
         asking.connect(str(path))

@@ -1,22 +1,22 @@
-"""`Remote`: one host over SSH, with a deadline on everything.
+"""Run commands on one host over SSH (`Remote`), with a deadline on everything.
 
     with Remote(spec, network) as host:
         result = host.run(["uname", "-m"])          # Result(exit_status, stdout, stderr)
         host.put(Path("bundle.tar"), "/tmp/bundle.tar")
         session = host.open_channel(["python3", "-u", "agent.py"])     # lines in, lines out
 
-fabric's `Connection` does authentication, on sockets made here; commands run on plain channels, because fabric's
-`run` polls and has no deadline for opening a session (paramiko's own default is an hour). What matters:
+fabric's `Connection` does authentication, on sockets made here; commands run on plain channels, because fabric's `run`
+polls and has no deadline for opening a session (paramiko's own default is an hour). What matters:
 
 * TCP_NODELAY: without it Nagle and delayed ACKs make every command cost 48 ms instead of 3.
 * TCP_USER_TIMEOUT and TCP keepalive: a peer that vanished is noticed after five seconds. Paramiko's own
   keepalive never notices.
 * The end of a stream without an exit status is not a result. It is `ConnectionLost`: whether the command ran is
-  unknown, and only idempotent commands may be repeated.
-* Commands run under the host's own `timeout`, so that one given up here does not go on there.
-* Host keys are checked against a known_hosts file, always. `trust` stores a key, when a person says so.
+  unknown, and only idempotent commands may be retried.
+* Commands run under the host's own `timeout`, so that a command abandoned here does not continue there.
+* Host keys are checked against a known_hosts file, always. `trust` stores a key, on a person's command.
 
-All trouble is an `SshError` (`ssh_access.py`), a UsageError that names the host, what happened and what to do.
+All errors are an `SshError` (`ssh_access.py`), a UsageError that names the host, what happened and what to do.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ MOST_AT_ONCE = 32
 
 Answer = TypeVar("Answer")
 
-# Trouble is told by exceptions; paramiko's own log lines on stderr would only repeat it without the host's name.
+# Exceptions report all failures; paramiko's own log lines on stderr would repeat them without the host's name.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
@@ -102,7 +102,7 @@ class Result:
 
 
 class Remote:
-    """One host. Connects when first used, or by `connect`; after a loss the next use connects anew."""
+    """One host. Connects when first used, or by `connect`; after a loss the next use connects again."""
 
     def __init__(self, spec: HostSpec, network: Network | None = None) -> None:
         self.spec = spec
@@ -148,9 +148,9 @@ class Remote:
         stdout: IO[bytes] | None = None,
         check: bool = False,
     ) -> Result:
-        """Run an argv, or a line of shell, to its end and answer how it ended.
+        """Run an argv, or a line of shell, to its end and return how it ended.
 
-        `stdout`, if given, takes the output in place of the result. With `check` a status other than 0 raises
+        `stdout`, if given, receives the output instead of the result. With `check` a status other than 0 raises
         CommandFailed. Also raises CommandTimedOut, ConnectionLost, SudoRefused and the errors of `connect`.
         """
         line = self._command_line(command, timeout, sudo)
@@ -166,24 +166,24 @@ class Remote:
         return result
 
     def put(self, source: Path | bytes, target: str, *, mode: int = 0o644, sudo: bool = False) -> None:
-        """Write a file on the host, whole or not at all."""
+        """Write a file on the host, atomically."""
         quoted, temporary = shlex.quote(target), shlex.quote(target + ".new")
         line = f"cat >{temporary} && chmod {mode:o} {temporary} && mv -f {temporary} {quoted}"
         with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
             self.run(line, stdin=content, timeout=300, sudo=sudo, check=True)
 
     def get(self, source: str, target: Path, *, sudo: bool = False) -> None:
-        """Read a file of the host into `target`, whole or not at all."""
+        """Read a file of the host into `target`, atomically."""
         temporary = target.with_name(target.name + ".new")
         with temporary.open("wb") as content:
             self.run(["cat", "--", source], stdout=content, timeout=300, sudo=sudo, check=True)
         temporary.rename(target)
 
     def open_channel(self, command: str | Sequence[str], *, sudo: bool = False) -> LineChannel:
-        """Start a program and talk with it line by line for as long as it lives.
+        """Start a program and exchange lines with it for as long as it lives.
 
-        It takes the place of the login shell, which not every shell lets it by itself: so it leads its process group,
-        and a signal to that reaches it.
+        The program replaces the login shell by `exec`, which not every shell does on its own. So it leads its process
+        group, and a signal to that group reaches it.
         """
         channel = self._open_session()
         channel.exec_command(f"exec {self._command_line(command, None, sudo)}")
@@ -197,7 +197,7 @@ class Remote:
             try:
                 return transport.open_session(timeout=CONNECT_SECONDS)
             except (EOFError, OSError, paramiko.SSHException):
-                transport.close()  # the connection died unnoticed; one fresh attempt settles whether the host did
+                transport.close()  # the connection died unnoticed; one new attempt shows whether the host did
             try:
                 return self._transport(CONNECT_SECONDS).open_session(timeout=CONNECT_SECONDS)
             except (EOFError, OSError, paramiko.SSHException) as trouble:
@@ -247,7 +247,7 @@ class Remote:
         return {"pkey": load_key(self.spec), "allow_agent": False, "look_for_keys": False}
 
     def _explained(self, trouble: BaseException) -> BaseException:
-        """What `connection.open` raised, as an error a person can act on."""
+        """Convert an exception of `connection.open` to an error with a remedy."""
         spec = self.spec
         if isinstance(trouble, paramiko.BadHostKeyException):
             return HostKeyChanged(
@@ -350,7 +350,7 @@ class LineChannel:
         self._buffer = bytearray()
 
     def send_line(self, line: bytes, timeout: float = COMMAND_SECONDS) -> None:
-        """Raises ConnectionLost."""
+        """Send one line. Raises ConnectionLost."""
         try:
             self._channel.settimeout(timeout)
             self._channel.sendall(line + b"\n")
@@ -358,7 +358,7 @@ class LineChannel:
             raise ConnectionLost(self._spec, f"the session's input is closed ({reason_of(trouble)})") from None
 
     def receive_line(self, timeout: float | None = COMMAND_SECONDS) -> bytes:
-        """The next line, without its end. Raises TimeoutError, and ConnectionLost when no more can come."""
+        """Return the next line, without its end. Raises TimeoutError, and ConnectionLost when no more can come."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             line, end, rest = self._buffer.partition(b"\n")
@@ -375,7 +375,7 @@ class LineChannel:
             self._buffer += data
 
     def end_input(self) -> None:
-        """Let the program see the end of its standard input; it may go on talking."""
+        """Close the program's standard input; it may continue to write."""
         with contextlib.suppress(OSError, EOFError):
             self._channel.shutdown_write()
 
@@ -383,11 +383,11 @@ class LineChannel:
         self._channel.close()
 
     def lost(self, reason: str) -> ConnectionLost:
-        """The error for a session given up for another reason than its end."""
+        """Return the error for a session abandoned for another reason than its end."""
         return ConnectionLost(self._spec, reason)
 
     def _last_words(self) -> str:
-        """What the program left on standard error, if it has arrived."""
+        """Return the last line that the program left on standard error, if it has arrived."""
         if not self._channel.recv_stderr_ready():
             return ""
         words = self._channel.recv_stderr(CHUNK).decode(errors="replace").strip().splitlines()
@@ -398,7 +398,7 @@ class LineChannel:
 
 
 def on_all(remotes: Iterable[Remote], work: Callable[[Remote], Answer]) -> dict[str, Answer]:
-    """Do `work` on all hosts at once; the answers by host name. All hosts' errors come as one UsageError."""
+    """Do `work` on all hosts in parallel. Return the results by host name. All hosts' errors come as one UsageError."""
     listed = list(remotes)
     if not listed:
         return {}
@@ -426,7 +426,7 @@ def _feed(channel: paramiko.Channel, stdin: bytes | IO[bytes] | None) -> None:
 
 
 def _drain(channel: paramiko.Channel, out: IO[bytes], err: IO[bytes], deadline: float) -> None:
-    """Take both outputs as they come, so that neither can fill up and stall the command."""
+    """Read both outputs as they come, so that neither can fill up and stall the command."""
     poll = select.poll()
     poll.register(channel.fileno(), select.POLLIN)
     while True:

@@ -1,7 +1,7 @@
-"""Getting as far as a host's SSH port, and trusting what answers there: errors, sockets, keys, known_hosts.
+"""Connect to a host's SSH port and verify its key: errors, sockets, keys, known_hosts.
 
-`ssh.py` stands on this. All trouble with a host is an `SshError`, which names the host, what happened and what to do
-about it. `trust` is the one way a host key gets into a known_hosts file, and only a person calls it.
+The basis of `ssh.py`. All trouble with a host is an `SshError`, which names the host, what happened and what to do
+about it. `trust` is the only way a host key gets into a known_hosts file, and it only runs on a person's command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ USER_TIMEOUT_MS = 5000
 
 
 class SshError(UsageError):
-    """Something between us and one host; `host` is its name."""
+    """A failure between the control process and one host; `host` is its name."""
 
     def __init__(self, spec: HostSpec, problem: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{spec.described()}: {problem}", remedy=remedy)
@@ -30,19 +30,19 @@ class SshError(UsageError):
 
 
 class Unreachable(SshError):
-    """No connection came about. It may succeed later."""
+    """No connection was established. A later attempt may succeed."""
 
 
 class HostKeyUnknown(SshError):
-    """Nobody has yet said that this host's key is the right one."""
+    """No person has confirmed this host's key yet."""
 
 
 class HostKeyChanged(SshError):
-    """The host shows another key than the one that was trusted."""
+    """The host shows another key than the trusted one."""
 
 
 class NotLetIn(SshError):
-    """The host refused our user or key."""
+    """The host refused the user or the key."""
 
 
 class SudoRefused(SshError):
@@ -74,7 +74,7 @@ def resolve(spec: HostSpec) -> str:
 
 
 def open_socket(spec: HostSpec, network: Network, timeout: float = CONNECT_SECONDS) -> socket.socket:
-    """A connected socket that sends at once and notices a vanished peer. Raises Unreachable."""
+    """Return a connected socket that sends at once and notices a vanished peer. Raises Unreachable."""
     address = resolve(spec)
     made = network.socket()
     try:
@@ -108,7 +108,7 @@ def _no_connection(spec: HostSpec, trouble: OSError, timeout: float) -> Unreacha
 
 
 def load_key(spec: HostSpec) -> paramiko.PKey:
-    """The host's private key. Raises NotLetIn if the file holds none that can be used."""
+    """Return the host's private key. Raises NotLetIn if the file holds none that can be used."""
     assert spec.key_file is not None
     try:
         return paramiko.PKey.from_path(spec.key_file)
@@ -122,7 +122,7 @@ def load_key(spec: HostSpec) -> paramiko.PKey:
 
 
 def trust(spec: HostSpec, network: Network | None = None) -> str:
-    """Fetch the host's key, store it in its known_hosts file in place of any other; the key's fingerprint."""
+    """Fetch the host's key and store it in its known_hosts file in place of any other. Return the key's fingerprint."""
     connected = open_socket(spec, network or MachineNetwork())
     transport = paramiko.Transport(connected)
     try:
@@ -149,7 +149,7 @@ def _store_key(spec: HostSpec, key: paramiko.PKey) -> None:
 
 
 def _is_about(line: str, name: str) -> bool:
-    with contextlib.suppress(Exception):  # a line paramiko cannot read is none of ours
+    with contextlib.suppress(Exception):  # a line that paramiko cannot read is not one of this module's
         entry = HostKeyEntry.from_line(line)
         if entry is not None and entry.hostnames is not None:
             keys = HostKeys()
@@ -159,7 +159,7 @@ def _is_about(line: str, name: str) -> bool:
 
 
 class RefuseUnknown(paramiko.MissingHostKeyPolicy):
-    """Refuses a host whose key nobody has trusted yet, naming the command that would."""
+    """Refuses a host whose key is not trusted yet, naming the command that would trust it."""
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec

@@ -1,28 +1,28 @@
-"""The one process a local lab hangs on, and what a lab host is made of.
+"""Supervise a local lab: one process holds all its namespaces and hosts.
 
     supervisor                       in the machine's namespaces; waits for its owner, a signal or a death
       lab init                       pid 1 of a pid namespace; own network (the switch, switch.py) and mounts
-        links between racks          their emulator, where racks were asked for
+        links between racks          their emulator, where the plan has racks
         socket giver                 of a lab without root: sockets.py
         host init, one per host      pid 1 of its own pid namespace; own network, mounts, host name, IPC
-          sshd                       and whatever is started through it
+          sshd                       and all processes started through it
 
 Every namespace is anonymous: nothing is named under /run/netns, nothing is mounted and no interface made in the
-machine's own namespaces. The only references are processes, and they fall like dominoes: the supervisor's death,
-by whatever signal, delivers SIGKILL to the lab's init (PR_SET_PDEATHSIG); with pid 1 of a pid namespace the kernel
-kills everything inside it, stopped processes included; with the last process of a namespace go its mounts and
-interfaces. So there is no clean-up code whose absence could matter; only the directories remain, for `lab.py`.
+machine's own namespaces. Only processes refer to the namespaces, and each dies with the one above it: the supervisor's
+death, by any signal, delivers SIGKILL to the lab's init (PR_SET_PDEATHSIG); with pid 1 of a pid namespace the kernel
+kills everything inside it, stopped processes included; a namespace's mounts and interfaces end with its last process.
+So there is no clean-up code that could fail to run; only the directories remain, for `lab.py`.
 
-A host's root is told in `host_root.py`. Lab hosts share the machine's kernel, so what could hurt the machine is taken
-away before sshd starts: the bounding set loses setting the clock, loading modules, raw I/O, rebooting and making device
-nodes. Code that would act on a real machine's clock refuses where it finds `/run/squall-lab-host`.
+`host_root.py` describes a host's root. Lab hosts share the machine's kernel, so capabilities that could harm the
+machine are dropped before sshd starts: the bounding set loses setting the clock, loading modules, raw I/O, rebooting
+and making device nodes. Code that would act on a real machine's clock refuses where it finds `/run/squall-lab-host`.
 
-Without root (`rootless` in the plan) the supervisor first makes a user namespace, in which it is root and the user is
-everybody: one user id is all there is, needing no newuidmap. sshd insists on dropping groups, which such a namespace
-forbids, so a system-call filter answers that with success (`kernel.py`); its own account is root's there.
+Without root (`rootless` in the plan) the supervisor first makes a user namespace, in which it is root and every account
+has the user's id: one user id is all there is, which needs no newuidmap. sshd insists on dropping groups, which such a
+namespace forbids, so a system-call filter reports success for that (`kernel.py`); its own account has root's id there.
 
 Run as `python -m squall.harness.hosts.supervisor STATE READY_FD [OWNER_PID]`: it reads STATE/plan.json (written by
-`lab.py`), brings everything up, writes STATE/holder.json, and then says `ready` or why not on READY_FD. With an
+`lab.py`), brings everything up, writes STATE/holder.json, and then writes `ready` or the failure to READY_FD. With an
 owner it ends when the owner does. Standard library only, because every host's init is a fork of it.
 """
 
@@ -69,7 +69,7 @@ OPEN_FILES = 65536
 
 
 def main(arguments: list[str]) -> None:
-    """Bring the lab of STATE/plan.json up and hold it until told to end."""
+    """Bring the lab of STATE/plan.json up and hold it until its end (see the module)."""
     state, ready = Path(arguments[0]), int(arguments[1])
     owner = os.pidfd_open(int(arguments[2])) if len(arguments) > 2 else None
     try:
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> None:
 
 
 def write_holder(state: Path, holder: int) -> None:
-    """Tell which processes hold the lab; a pid counts only together with its start time."""
+    """Write which processes hold the lab; a pid counts only together with its start time."""
     facts = {
         "supervisor": os.getpid(),
         "supervisor_started": process_started(os.getpid()),
@@ -100,7 +100,7 @@ def write_holder(state: Path, holder: int) -> None:
 
 
 def wait_for_the_end(holder: int, owner: int | None) -> None:
-    """Until SIGTERM or SIGINT, the lab init's death or the owner's; dying is all there is to do then."""
+    """Wait for SIGTERM or SIGINT, the lab init's death or the owner's; then exit, which ends the lab."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     watched = [os.pidfd_open(holder), *([owner] if owner is not None else [])]
@@ -109,7 +109,7 @@ def wait_for_the_end(holder: int, owner: int | None) -> None:
 
 
 def start_lab(plan: dict[str, Any]) -> int:
-    """Fork the lab's init into a pid namespace of its own; its pid, once every host accepts connections."""
+    """Fork the lab's init into a new pid namespace. Return its pid, once every host accepts connections."""
     pipe = Pipe()
     if plan["rootless"]:
         KERNEL.become_root_of_a_user_namespace()
@@ -126,9 +126,9 @@ def start_lab(plan: dict[str, Any]) -> int:
 
 
 def run_lab_init(plan: dict[str, Any], pipe: Pipe) -> NoReturn:
-    """Make the switch, start every host, wait until all answer, then reap for ever.
+    """Make the switch, start every host, wait until all accept connections, then reap forever.
 
-    The lab ends with what makes it what it was asked to be: without their emulator racks are not what they seem.
+    The lab ends with the link emulator or the socket giver: without the emulator its racks would not be as configured.
     """
     os.close(pipe.reader)
     try:
@@ -150,7 +150,7 @@ def run_lab_init(plan: dict[str, Any], pipe: Pipe) -> NoReturn:
 
 
 def start_socket_giver(plan: dict[str, Any]) -> int | None:
-    """Who hands out sockets of this network to a user who may not enter it otherwise."""
+    """Fork the process that provides sockets of this network to a user who may not enter it otherwise."""
     if not plan["rootless"]:
         return None
     listener = listener_at(Path(plan["sockets"]))
@@ -160,7 +160,7 @@ def start_socket_giver(plan: dict[str, Any]) -> int | None:
 
 
 def start_hosts(plan: dict[str, Any]) -> None:
-    """Fork all hosts, plug them into the switch with one `ip` call, let them go on, await their sshd."""
+    """Fork all hosts, plug them into the switch with one `ip` call, release them, await their sshd."""
     waiting: list[tuple[Pipe, Pipe]] = []
     plugging: list[str] = []
     for number, host in enumerate(plan["hosts"], start=1):
@@ -175,7 +175,7 @@ def start_hosts(plan: dict[str, Any]) -> None:
     try:
         ip(*plugging)
     except RuntimeError:
-        # A host that is gone has no network to plug into, and its network goes a moment before its pipe ends.
+        # A host that has died has no network to plug into, and its network ends a moment before its pipe does.
         select.select([up.reader for _, up in waiting], [], [], 1.0)
         for host, (_, up) in zip(plan["hosts"], waiting, strict=True):
             up.check_alive(f"host {host['name']}")
@@ -184,7 +184,7 @@ def start_hosts(plan: dict[str, Any]) -> None:
         plugged.say("plugged in")
         os.close(plugged.writer)
     for host, (_, up) in zip(plan["hosts"], waiting, strict=True):
-        # Only now: a connection tried before the interface is up would cost a second of ARP's patience.
+        # Not earlier: a connection tried before the interface is up would cost a second of ARP's retry time.
         up.hear(20, f"host {host['name']}")
         await_sshd(host["address"], host["name"])
 
@@ -192,7 +192,7 @@ def start_hosts(plan: dict[str, Any]) -> None:
 def await_sshd(
     address: str, name: str, seconds: float = 20.0, *, port: int = 22, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Return once the host greets. Between attempts `check` may raise, where there is nothing to wait for any more."""
+    """Return once the host sends its greeting. Between attempts `check` may raise, if waiting has become pointless."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -204,11 +204,11 @@ def await_sshd(
         check()
         if time.monotonic() > deadline:
             raise TimeoutError(f"sshd of {name} ({address}) did not answer within {seconds:g} s")
-        time.sleep(0.005)  # nothing to await: what is missing is a listen() in another namespace
+        time.sleep(0.005)  # nothing to await: the event is a listen() in another namespace
 
 
 def reap_for_ever(vital: set[int]) -> NoReturn:
-    """What pid 1 is for: orphans become its children and must not stay zombies. Ends with any of the `vital` ones."""
+    """Reap orphans as pid 1 must, so that none stays a zombie. Exit when one of the `vital` ones ends."""
     while True:
         try:
             child, _ = os.wait()
@@ -222,7 +222,7 @@ def reap_for_ever(vital: set[int]) -> NoReturn:
 
 
 def enter_host(plan: dict[str, Any], host: dict[str, Any], created: Pipe, plugged: Pipe, up: Pipe) -> NoReturn:
-    """Make the host's namespaces, fork its init into them and be gone."""
+    """Make the host's namespaces, fork its init into them and exit."""
     KERNEL.unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
     init = fork(partial(run_host_init, plan, host, plugged, up), name="squall-host", dies_with_parent=False)
     created.say(str(init))
@@ -230,7 +230,7 @@ def enter_host(plan: dict[str, Any], host: dict[str, Any], created: Pipe, plugge
 
 
 def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe, up: Pipe) -> NoReturn:
-    """Pid 1 of a lab host: build its root, bring its interface up, start sshd, reap."""
+    """Run pid 1 of a lab host: build its root, bring its interface up, start sshd, reap."""
     os.setsid()
     socket.sethostname(host["name"])
     build_root(plan, host)
@@ -252,14 +252,14 @@ def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe, up:
 
 
 def start_sshd() -> subprocess.Popen[bytes]:
-    """To be kept as long as its end matters (see `bury`)."""
+    """Start sshd. Keep the result as long as its end matters (see `bury`)."""
     log = os.open("/var/log/sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     argv = ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/sshd_config"]
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def limit_what_programs_may_do() -> None:
-    """For everything executed from now on. Raising the number of open files is no limit, but belongs here too."""
+    """Limit everything executed from now on. Raising the number of open files is no limit, but belongs here too."""
     for capability in DROPPED_CAPABILITIES:
         KERNEL.drop_capability(capability)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,8 +1,8 @@
-"""Ending processes for good where no namespace does it: all that descend from us, and all that live in a home.
+"""End processes where no namespace does it: all descendants, and all whose HOME lies in a directory.
 
-A reduced lab (`reduced_supervisor.py`) has two processes that adopt orphans, so whatever was started on its hosts
-descends from them, however often it forked or changed its session. Only where both were killed at the same moment does
-anything get away; it is known by its HOME, which lies in the lab's own directory. Standard library only.
+A reduced lab (`reduced_supervisor.py`) has two processes that adopt orphans, so everything that was started on its
+hosts descends from them, regardless of forks and sessions. Processes escape only if both are killed at the same moment;
+they are recognised by their HOME, which lies in the lab's own directory. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEAD = "ZX"
 
 
 def end_all_below() -> None:
-    """Kill every descendant, and bury those that have become our children, until there are none."""
+    """Kill every descendant, and reap those that have become children of this process, until there are none."""
     end_all(lambda: descendants(os.getpid()), bury)
 
 
@@ -30,10 +30,10 @@ def end_all_at_home(directory: Path) -> None:
 
 
 def end_all(found: Callable[[], Iterable[int]], afterwards: Callable[[], object] = lambda: None) -> None:
-    """Kill what is found, again and again, for a process may have started another before it died.
+    """Kill the processes found, repeatedly, because a process may have started another before it died.
 
-    What is somebody else's (a program that sudo started) is left alone. `afterwards` is done after every round; only
-    who has no other children may bury all that have died. Raises TimeoutError.
+    Processes of other users (a program that sudo started) are skipped. `afterwards` runs after every round; it may reap
+    all dead children only if the caller has no other children. Raises TimeoutError.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while dying := [pid for pid in found() if _kill(pid)]:
@@ -45,10 +45,10 @@ def end_all(found: Callable[[], Iterable[int]], afterwards: Callable[[], object]
 
 
 def bury() -> set[int]:
-    """Our children that have ended.
+    """Reap this process's children that have ended. Return their pids.
 
-    The `Popen` of a child that one waits for is to be kept: one that is thrown away after its process has ended buries
-    that by itself, and nobody is told.
+    The caller has to keep the `Popen` of a child whose end matters: a `Popen` collected as garbage after its process
+    has ended reaps that process silently.
     """
     gone = set()
     with contextlib.suppress(ChildProcessError):
@@ -58,7 +58,7 @@ def bury() -> set[int]:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All that live."""
+    """Return all live descendants."""
     everybody = list(_everybody())
     children: dict[int, list[int]] = {}
     for pid, _, parent in everybody:
@@ -74,7 +74,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def at_home(directory: Path) -> list[int]:
-    """Processes of this user that live and whose HOME lies in a directory. Others' environments cannot be read."""
+    """Return the live processes of this user whose HOME lies in a directory. Others' environments are not readable."""
     mark = f"HOME={directory}/".encode()
     found = []
     for pid, state, _ in _everybody():
@@ -86,7 +86,7 @@ def at_home(directory: Path) -> list[int]:
 
 
 def _everybody() -> Iterable[tuple[int, str, int]]:
-    """Of every process its id, its state and its parent."""
+    """Yield id, state and parent of every process."""
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             with contextlib.suppress(OSError):
@@ -95,7 +95,7 @@ def _everybody() -> Iterable[tuple[int, str, int]]:
 
 
 def _kill(pid: int) -> bool:
-    """Whether it was there and ours to kill."""
+    """Kill a process. Return whether it existed and this user may kill it."""
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

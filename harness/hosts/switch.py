@@ -1,13 +1,13 @@
-"""What lab hosts are plugged into: one bridge for all, or one for each rack and a router between them.
+"""Make the network switch of a lab: one bridge for all hosts, or one for each rack and a router between them.
 
-The switch is a network namespace of its own, that of the lab's init. Without racks it holds one bridge, and hosts see
-each other's frames. With racks each of them is a network of its own (10.77.RACK.0/24) on a bridge of its own; from one
-to another packets are routed here, and here, where no host can reach and no fault is injected, a link profile is put
-into effect: an emulator (nemesis/agent/link_switch.py) holds, loses and meters what passes between two racks. So it is
-neither in the way of the emulators that hosts run for link faults, nor can healing a host end it.
+The switch is the network namespace of the lab's init. Without racks it holds one bridge, and hosts see each other's
+frames. With racks each of them is a separate network (10.77.RACK.0/24) on a separate bridge. Packets from one rack to
+another are routed here, and here link profiles take effect, where no host has access and no fault is injected: an
+emulator (nemesis/agent/link_switch.py) delays, drops and meters what passes between two racks. So it neither conflicts
+with the emulators that hosts run for link faults, nor does healing a host end it.
 
-What the control process sends begins in this namespace and is not forwarded: it stands beside all racks, and so do
-clients that it runs. Standard library only, because it is part of the supervisor.
+Packets of the control process begin in this namespace and are not forwarded: the control process is beside all racks,
+and so are clients that it runs. Standard library only, because it is part of the supervisor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EMULATOR_START_SECONDS = 20.0
 
 
 def ip(*commands: str) -> None:
-    """Run `ip` once for all commands. Raises RuntimeError with what it complained of."""
+    """Run `ip` once for all commands. Raises RuntimeError with its error output."""
     done = subprocess.run(
         ["ip", "-batch", "-"], input="\n".join(commands) + "\n", capture_output=True, text=True, check=False
     )
@@ -33,7 +33,7 @@ def ip(*commands: str) -> None:
 
 
 def make_switch(plan: dict[str, Any]) -> None:
-    """The bridges, with an address on each; with several of them, a router."""
+    """Make the bridges, with an address on each; with several of them, a router."""
     bridges = plan["bridges"]
     commands = ["link set lo up"]
     for name, address in bridges.items():
@@ -47,14 +47,14 @@ def make_switch(plan: dict[str, Any]) -> None:
     ip(*commands)
     for table in ("iptables", "ip6tables", "arptables"):
         path = Path(f"/proc/sys/net/bridge/bridge-nf-call-{table}")
-        if path.exists():  # where bridged packets pass through nftables, they must not on a mere switch
+        if path.exists():  # where bridged packets pass through nftables, switch that off for a plain switch
             path.write_text("0")
     if len(bridges) > 1:
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
 
 def cables(number: int, host: dict[str, Any], init: int) -> list[str]:
-    """The commands that plug a host into its bridge; its end of the cable is `eth0`."""
+    """Return the commands that plug a host into its bridge; its end of the cable is `eth0`."""
     return [
         f"link add v{number} type veth peer name eth0 netns {init}",
         f"link set v{number} master {host['bridge']}",
@@ -63,7 +63,7 @@ def cables(number: int, host: dict[str, Any], init: int) -> list[str]:
 
 
 class RackLinks:
-    """The emulator of what lies between racks, where anything does; a child of the lab's init."""
+    """The emulator of the links between racks, if there are any; a child of the lab's init."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,7 +81,7 @@ class RackLinks:
         return None if self._process is None else self._process.pid
 
     def await_ready(self) -> None:
-        """Return once it is at work. Raises RuntimeError with what it says if it cannot be."""
+        """Return once it works. Raises RuntimeError with its message if it fails."""
         if self.pid is None:
             return
         if not select.select([self._ready], [], [], EMULATOR_START_SECONDS)[0]:

@@ -1,7 +1,7 @@
-"""The system under test is a plug: `System` says what to bundle, configure, launch and collect.
+"""The interface to a system under test: `System` decides what to bundle, configure, launch and collect.
 
-Workloads, nemesis and results speak the Kafka protocol and to hosts, and know nothing of what runs there. Our own
-nodes, `SquallNodes`, are the first system; Apache Kafka could be another, with nothing else changed.
+Workloads, nemesis and results use the Kafka protocol and talk to hosts; they do not depend on the software that runs
+there. Our own nodes, `SquallNodes`, are the first system; Apache Kafka could be another, without other changes.
 
     system = SquallNodes()
     deployed = deploy_all(remotes, system)                                  # bundles onto hosts, in parallel
@@ -11,8 +11,8 @@ nodes, `SquallNodes`, are the first system; Apache Kafka could be another, with 
         await hosts[node.host].call("proc.define", **node.process.arguments())
 
 A node's configuration is Kafka's: `node.properties` with `process.roles`, `node.id`, `listeners`,
-`controller.quorum.voters` or `controller.quorum.bootstrap.servers`, `log.dirs`, and whatever the suite sets, which
-wins. Host groups decide roles; a host in both groups runs one combined node. Brokers are numbered from 1, pure
+`controller.quorum.voters` or `controller.quorum.bootstrap.servers`, `log.dirs`, and the suite's settings, which take
+precedence. Host groups decide roles; a host in both groups runs one combined node. Brokers are numbered from 1, pure
 controllers from 101, in the inventory's order.
 """
 
@@ -51,25 +51,25 @@ DIGEST_FILE = "digest.jsonl.gz"
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What a scenario says of the cluster it wants."""
+    """A scenario's settings of its cluster."""
 
     run_id: str
     config: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     mutants: tuple[str, ...] = ()
     dynamic_voters: bool = False
-    """Whether the quorum's voters are kept in its log, to begin with all controllers (KIP-853)."""
+    """Whether the quorum's voters are kept in its log, initially all controllers (KIP-853)."""
     disk_calls: tuple[str, ...] = ()
-    """The disk calls that faults of the run are about; nodes run beneath a watch over these, or without one."""
+    """The disk calls that faults of the run affect; nodes run under a supervisor of these calls, or without one."""
 
     @property
     def cluster_id(self) -> str:
-        """What brokers of this run answer: unless the suite names one, an id that no other run has."""
+        """The cluster id that brokers of this run return: the suite's, or an id that no other run has."""
         return _text(self.config.get("cluster.id", cluster_id(self.run_id)))
 
 
 @dataclass(frozen=True)
 class ProcessDefinition:
-    """What the agent needs to start a process, and to start it again."""
+    """What the agent needs to start and restart a process."""
 
     name: str
     argv: tuple[str, ...]
@@ -81,10 +81,10 @@ class ProcessDefinition:
     ledger: str = ""
     disk_calls: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
-    """Where it accepts connections that carry the Kafka protocol."""
+    """Ports on which it accepts connections of the Kafka protocol."""
 
     def arguments(self) -> dict[str, object]:
-        """As arguments of the verb `proc.define`."""
+        """Return the arguments of the verb `proc.define`."""
         return {
             "name": self.name,
             "argv": list(self.argv),
@@ -109,14 +109,16 @@ class NodePlan:
     address: str
     files: Mapping[str, str]
     directories: tuple[str, ...]
-    """Made before the start, and removed with everything of the run."""
+    """Made before the start, and removed with all other files of the run."""
     process: ProcessDefinition
     logs: tuple[str, ...]
     preparation: tuple[str, ...] = ()
-    """A command to run once on the host when the files are there; none if empty."""
+    """A command to run once on the host when the files exist; none if empty."""
     digest: tuple[str, ...] = ()
-    """A command that describes the node's logs (`nodes/server/digest.py`) in the file that is its last word; none if
-    empty."""
+    """A command that describes the node's logs (`nodes/server/digest.py`) in a file, its last argument.
+
+    None if empty.
+    """
     trace: str = ""
     """Where the node writes its control trace; among `logs`. Empty if it writes none."""
 
@@ -236,7 +238,7 @@ class SquallNodes:
 
 
 def _formatting(place: Place, config: str, controllers: list[Controller], settings: ClusterSettings) -> tuple[str, ...]:
-    """How a controller of a quorum of dynamic voters learns with whom it begins."""
+    """Return the command that formats a controller's directory with the initial dynamic voters."""
     if not settings.dynamic_voters:
         return ()
     initial = initial_voters(controllers, settings.run_id)
@@ -245,12 +247,12 @@ def _formatting(place: Place, config: str, controllers: list[Controller], settin
 
 
 def _node_python(place: Place) -> tuple[str, ...]:
-    """How a host's Python finds the node's modules."""
+    """Return the command of a host's Python with the node's modules on its path."""
     return ("env", f"PYTHONPATH={place.library}", place.python)
 
 
 def number_nodes(inventory: Inventory) -> dict[str, int]:
-    """Node ids by host name: brokers from 1, hosts that are only controllers from 101."""
+    """Return node ids by host name: brokers from 1, hosts that are only controllers from 101."""
     brokers = {host.name: FIRST_BROKER_ID + index for index, host in enumerate(inventory.brokers)}
     only = [host for host in inventory.controllers if host.name not in brokers]
     return brokers | {host.name: FIRST_CONTROLLER_ID + index for index, host in enumerate(only)}
@@ -259,7 +261,7 @@ def number_nodes(inventory: Inventory) -> dict[str, int]:
 def node_properties(
     host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, quorum: Mapping[str, str], data: str
 ) -> dict[str, str]:
-    """What follows from the inventory, by Kafka's names."""
+    """Return what follows from the inventory, by Kafka's names."""
     listeners = {"broker": f"PLAINTEXT://{address}:{BROKER_PORT}"}
     listeners["controller"] = f"CONTROLLER://{address}:{CONTROLLER_PORT}"
     properties = {
@@ -274,7 +276,7 @@ def node_properties(
     if "broker" in roles:
         properties["advertised.listeners"] = listeners["broker"]
         properties["inter.broker.listener.name"] = "PLAINTEXT"
-        # Records are judged by what is still there, and clocks are set by faults.
+        # Runs are judged by the records still in the log, and faults change clocks.
         properties["log.retention.ms"] = "-1"
         if host.rack is not None:
             properties["broker.rack"] = host.rack
@@ -282,12 +284,12 @@ def node_properties(
 
 
 def cluster_id(run_id: str) -> str:
-    """A cluster id of this run's own, so that a node left over from another run is not taken for one of ours."""
+    """Return a cluster id unique to this run, so that a node left over from another run is not mistaken for its own."""
     return base64.urlsafe_b64encode(hashlib.sha256(run_id.encode()).digest()[:16]).decode().rstrip("=")
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Raise UsageError for what the node would refuse, before anything is started."""
+    """Raise UsageError for properties that the node would refuse, before anything is started."""
     try:
         NodeConfig.of(properties, source="cluster.config")
     except ConfigError as wrong:
@@ -304,7 +306,7 @@ def bundler(packages: Mapping[str, Path], *, cache: Path | None = None) -> Bundl
 
 
 def room(name: str) -> Path:
-    """The directory of one of our top-level packages."""
+    """Return the directory of one of our top-level packages."""
     module = __import__(f"squall.{name}", fromlist=["__file__"])
     assert module.__file__ is not None
     return Path(module.__file__).parent
@@ -314,7 +316,7 @@ def room(name: str) -> Path:
 
 
 def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]:
-    """Probe all hosts, make the bundles they need, send them. Raises one UsageError for all that went wrong."""
+    """Probe all hosts, make the bundles they need, send them. Raises one UsageError for all failures."""
     listed = list(remotes)
     found = on_all(listed, probe)
     bundles = {kind: system.bundle(kind) for kind in {one.kind for one in found.values()}}
@@ -322,9 +324,10 @@ def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]
 
 
 def agent_command(place: Place, spec: HostSpec, lock: str | None = None) -> list[str]:
-    """How to start the host agent, for `AgentHost`; one that obeys only while the host's lock has the token `lock`.
+    """Return the command that starts the host agent, for `AgentHost`.
 
-    Its probes listen at the host's address, where that is known.
+    With `lock`, the agent obeys only while the host's lock has that token. Its probes listen at the host's address,
+    where that is known.
     """
     return [
         *(place.python, "-u", place.agent_program, "--state", place.agent_state),
@@ -344,7 +347,7 @@ def _is_address(text: str) -> bool:
 
 
 def write_files(remote: Remote, plan: NodePlan) -> None:
-    """Make the node's directories, write its files, and prepare what it needs besides."""
+    """Make the node's directories, write its files, and run its preparation."""
     remote.run(["mkdir", "-p", *plan.directories], check=True, sudo=remote.spec.sudo)
     for path, text in plan.files.items():
         remote.put(text.encode(), path, sudo=remote.spec.sudo)
@@ -353,7 +356,7 @@ def write_files(remote: Remote, plan: NodePlan) -> None:
 
 
 def collect_logs(remote: Remote, plan: NodePlan, into: Path) -> list[Path]:
-    """Fetch what the node left, into `into/HOST/`. A file that is not there is skipped."""
+    """Fetch what the node left, into `into/HOST/`. A missing file is skipped."""
     directory = into / plan.host
     directory.mkdir(parents=True, exist_ok=True)
     fetched = []

@@ -1,1 +1,1 @@
-"""The operator's tools: `squall cluster …`, for our nodes and, where the protocol allows, for any Kafka."""
+"""The operator's tools: `squall cluster …`, for Squall's nodes and, where the protocol allows, for any Kafka."""

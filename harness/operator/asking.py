@@ -1,10 +1,10 @@
-"""Asking the nodes of any cluster, ours or Kafka's, in versions that both sides speak.
+"""Send requests to the nodes of any cluster, Squall's or Kafka's, in versions that both sides support.
 
-Each connection begins with ApiVersions, as every client's does; of an API the newest version is used that we and the
-node know. What a node does not serve at all is `NotServed`, which a caller may take as "then without": an older Kafka
-has no DescribeTopicPartitions, and shows its topic-partitions without ELR.
+Each connection begins with ApiVersions, as every client's does; for each API the newest version that both support is
+used. An API that a node does not serve at all raises `NotServed`, which a caller may handle by leaving the data out: an
+older Kafka has no DescribeTopicPartitions, and shows its topic-partitions without ELR.
 
-`Asker.any` tries the bootstrap addresses in their order until one answers; `Asker.at` asks one node.
+`Asker.any` tries the bootstrap addresses in their order until one responds; `Asker.at` sends to one node.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ DEFAULT_PORT = 9092
 
 
 class NotServed(UsageError):
-    """The node does not serve this API in any version that we speak."""
+    """The node does not serve this API in any version that this client supports."""
 
 
 class Refused(UsageError):
-    """The cluster answered with an error."""
+    """The cluster responded with an error."""
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:
-    """`host:port,host:port`; the port is 9092 if left out. Raises UsageError."""
+    """Parse `host:port,host:port`; the port is 9092 if left out. Raises UsageError."""
     addresses = [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
         raise UsageError(f"--bootstrap {text!r} names no node", remedy="give host:port, such as 127.0.0.1:9092")
@@ -51,14 +51,14 @@ def _parse_address(text: str) -> Address:
 
 
 def refuse_error(what: str, code: int, message: str | None = None) -> None:
-    """Raise Refused for an error code of an answer; 0 is none."""
+    """Raise Refused for an error code of a response; 0 is no error."""
     if code != ErrorCode.NONE:
         name = error_name(code)
         raise Refused(f"{what}: {name}" + (f", {message}" if message and message != name else ""))
 
 
 class Asker:
-    """Connections to the nodes of a cluster, made when they are needed."""
+    """Connections to the nodes of a cluster, opened on demand."""
 
     def __init__(self, connector: Connector, bootstrap: Sequence[Address], *, seconds: float = ANSWER_SECONDS) -> None:
         self.connector = connector
@@ -68,7 +68,7 @@ class Asker:
         self._served: dict[Address, dict[int, tuple[int, int]]] = {}
 
     async def any(self, message: Message, answer: type[Response]) -> Response:
-        """Ask the first bootstrap node that answers. Raises UsageError."""
+        """Send a request to the first bootstrap node that responds. Raises UsageError."""
         troubles = []
         for address in self.bootstrap:
             try:
@@ -79,7 +79,7 @@ class Asker:
         raise UsageError(said, remedy="name brokers that are up: --bootstrap host:port, --inventory FILE or --lab NAME")
 
     async def at(self, address: Address, message: Message, answer: type[Response]) -> Response:
-        """Ask one node. Raises OSError if it does not answer, NotServed."""
+        """Send a request to one node. Raises OSError if it does not respond, NotServed."""
         connection = await self._connection(address)
         version = self._version(address, message)
         return await connection.request(message, version, answer, self.seconds)

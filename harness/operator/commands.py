@@ -1,11 +1,11 @@
-"""The command line of the operator's tools: `squall cluster …`. Arguments in, calls out, exit statuses back.
+"""The command line of the operator's tools, `squall cluster …`: arguments, calls, exit statuses.
 
     0    done; files are whole; moves have reached their target
-    1    files have problems; moves were waited for and did not reach their target
-    254  bad usage, or the cluster refused or did not answer: one message says what and why
+    1    files have problems; moves did not reach their target within the wait
+    254  bad usage, or the cluster refused or did not respond: one message says what and why
 
-Which cluster: `--bootstrap host:port` names brokers of any, ours or Kafka's; otherwise the brokers of `--inventory` or
-`--lab`, of `./inventory.yaml`, or of the lab that is up, as for other commands.
+`--bootstrap host:port` names brokers of any cluster, Squall's or Kafka's; otherwise the commands use the brokers of
+`--inventory` or `--lab`, of `./inventory.yaml`, or of the running lab, like other commands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAILED = 1
 Found = TypeVar("Found")
 
 cluster_app = typer.Typer(
-    help="Look at a cluster, ours or any Kafka, and at the files of its nodes; move topic-partitions.",
+    help="Inspect a cluster (Squall's or any Kafka) and the files of its nodes; move topic-partitions.",
     epilog="Examples: squall cluster describe --bootstrap 127.0.0.1:9092 · squall cluster topics orders --lab default",
 )
 log_app = typer.Typer(help="Segments of topics.", epilog="Example: squall cluster log dump data/orders-0 --records")
@@ -60,11 +60,11 @@ LabOption = Annotated[str | None, typer.Option("--lab", metavar="NAME", help="as
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, for programs")]
 FirstOption = Annotated[int | None, typer.Option("--from", min=0, metavar="OFFSET", help="from this offset on")]
 LastOption = Annotated[int | None, typer.Option("--to", min=0, metavar="OFFSET", help="up to this offset, included")]
-ProblemsOption = Annotated[bool, typer.Option("--problems", help="print only what is wrong")]
+ProblemsOption = Annotated[bool, typer.Option("--problems", help="print only problems")]
 
 
 def console() -> Console:
-    """Standard output, as every command prints to it."""
+    """Return standard output, as every command prints to it."""
     from squall.harness.cli import console as made
 
     return made()
@@ -79,7 +79,7 @@ class Target:
     lab: str | None
 
     def ask(self, work: Callable[[Asker], Awaitable[Found]]) -> Found:
-        """Do the work with connections to it. Raises UsageError."""
+        """Do the work with connections to the cluster. Raises UsageError."""
         from squall.harness.operator.asking import Asker
 
         connector, addresses = self._place()
@@ -129,7 +129,7 @@ def describe(
     lab: LabOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The cluster: its id, active controller, brokers with what is on them, and what is not in order."""
+    """Print a cluster's id, active controller, brokers with their replicas, and problems."""
     from squall.harness.operator.describing import describe_cluster
     from squall.harness.operator.showing import show_cluster
 
@@ -144,13 +144,13 @@ def describe(
     epilog="Examples: squall cluster topics --bootstrap 127.0.0.1:9092 · squall cluster topics orders payments --json"
 )
 def topics(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="left out: all of them")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="all topics by default")] = None,
     bootstrap: BootstrapOption = None,
     inventory: InventoryOption = None,
     lab: LabOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every topic-partition: leader, epoch, replicas, ISR, ELR, moves, offsets; and the configs of its topic."""
+    """Print leader, epoch, replicas, ISR, ELR, moves and offsets of every topic-partition, and its topic's configs."""
     from squall.harness.operator.describing import describe_topics
     from squall.harness.operator.facts import topic_as_json
     from squall.harness.operator.showing import show_topics
@@ -171,7 +171,7 @@ def quorum(
     lab: LabOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The metadata quorum: leader, epoch, high watermark, voters and observers and how far behind each is."""
+    """Print the metadata quorum: leader, epoch, high watermark, voters and observers with their lag."""
     from squall.harness.operator.describing import describe_quorum
     from squall.harness.operator.showing import show_quorum
 
@@ -193,27 +193,27 @@ def quorum(
 )
 def reassign(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[PLAN]", help="a JSON file as kafka-reassign-partitions has it")
+        Path | None, typer.Argument(metavar="[PLAN]", help="a JSON file in the format of kafka-reassign-partitions")
     ] = None,
     topics: Annotated[str | None, typer.Option(metavar="TOPIC,…", help="topics to plan for, or to cancel")] = None,
     brokers: Annotated[str | None, typer.Option(metavar="ID,…", help="brokers to plan for")] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="give topic-partitions so many replicas")
+        int | None, typer.Option(min=1, metavar="COUNT", help="give topic-partitions this many replicas")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="keep the plan in this file, and do no more")
+        Path | None, typer.Option(metavar="FILE", help="write the plan to this file, and do no more")
     ] = None,
-    list_moves: Annotated[bool, typer.Option("--list", help="what is being moved")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="take back moves that are not over")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask before")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="look on until the moves are over")] = False,
-    seconds: Annotated[float, typer.Option("--timeout", min=1, help="wait no longer, in seconds")] = 600.0,
+    list_moves: Annotated[bool, typer.Option("--list", help="list the moves under way")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="cancel moves under way")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="wait until the moves are complete")] = False,
+    seconds: Annotated[float, typer.Option("--timeout", min=1, help="wait at most this many seconds")] = 600.0,
     bootstrap: BootstrapOption = None,
     inventory: InventoryOption = None,
     lab: LabOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Move topic-partitions to other brokers: by a plan made here or given, listed, cancelled, waited for."""
+    """Move topic-partitions to other brokers by a new or given plan; list, cancel or wait for moves."""
     refuse_mixture(file, topics, brokers, list_moves, cancel)
 
     target = Target(bootstrap, inventory, lab)
@@ -232,7 +232,7 @@ def reassign(
 
 
 def refuse_mixture(file: Path | None, topics: str | None, brokers: str | None, listing: bool, cancel: bool) -> None:
-    """Raise UsageError unless the options ask for one thing."""
+    """Raise UsageError unless the options ask for exactly one action."""
     if listing and (cancel or file or topics or brokers):
         raise UsageError("--list stands alone", remedy="leave the other options out")
     if listing or cancel:
@@ -253,7 +253,7 @@ def names_of(text: str | None) -> list[str]:
 
 
 def ids_of(text: str) -> list[int]:
-    """Raises UsageError."""
+    """Parse broker ids. Raises UsageError."""
     found = []
     for part in names_of(text):
         if not part.isdigit():
@@ -347,7 +347,7 @@ def _carry_out(
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Ask a person before something is done. Raises UsageError if nobody is there to be asked."""
+    """Ask a person for confirmation. Raises UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -379,7 +379,7 @@ def _wait(target: Target, targets: dict[Place, tuple[int, ...]], seconds: float,
 
 
 class ProgressLine:
-    """A bar on a terminal; elsewhere a line whenever something has changed."""
+    """A bar on a terminal; elsewhere a line for every change."""
 
     def __init__(self, out: Console, quiet: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -456,7 +456,7 @@ def _cancel(target: Target, file: Path | None, topics: list[str], yes: bool) -> 
     "dump",
     epilog="Examples: squall cluster log dump data/orders-0 · "
     "squall cluster log dump data/orders-0/00000000000000000000.log --records --from 120 --to 140 · "
-    "squall cluster log dump data --problems. Exit status: 0 all whole, 1 problems found.",
+    "squall cluster log dump data --problems. Exit status: 0 no problems, 1 problems found.",
 )
 def log_dump(
     path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="a segment, a log's directory, a data directory")],
@@ -466,7 +466,7 @@ def log_dump(
     problems: ProblemsOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Print the batches of segments, ours or Kafka's, and verify sums, offsets, epochs and indexes. No node needed."""
+    """Print and verify the batches of segments: checksums, offsets, epochs, indexes. Needs no running node."""
     from squall.harness.operator.dump import DumpOptions, dump_log
 
     options = DumpOptions(records=records, as_json=as_json, only_problems=problems, first=first, last=last)
@@ -477,7 +477,7 @@ def log_dump(
     "dump",
     epilog="Examples: squall cluster metadata dump data/__cluster_metadata-0 · "
     "squall cluster metadata dump data --type PartitionChangeRecord --from 100. "
-    "Exit status: 0 all whole, 1 problems found.",
+    "Exit status: 0 no problems, 1 problems found.",
 )
 def metadata_dump(
     path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="a segment, or the directory of the metadata log")],
@@ -489,7 +489,7 @@ def metadata_dump(
     problems: ProblemsOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Print the records of the metadata log, ours or Kafka's, by name and fields, and verify it. No node needed."""
+    """Print and verify the records of the metadata log, by name and fields. Needs no running node."""
     from squall.harness.operator.dump import DumpOptions, dump_metadata
 
     chosen = known_names(names)
@@ -500,7 +500,7 @@ def metadata_dump(
 @snapshot_app.command(
     "dump",
     epilog="Example: squall cluster snapshot dump data/__cluster_metadata-0 --type TopicRecord. "
-    "Exit status: 0 all whole, 1 problems found.",
+    "Exit status: 0 no problems, 1 problems found.",
 )
 def snapshot_dump(
     path: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="a *.checkpoint file, or a directory of them")],
@@ -510,7 +510,7 @@ def snapshot_dump(
     problems: ProblemsOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Print the records of snapshots, ours or Kafka's, and verify them from header to footer. No node needed."""
+    """Print and verify the records of snapshots, from header to footer. Needs no running node."""
     from squall.harness.operator.dump import DumpOptions, dump_snapshot
 
     options = DumpOptions(as_json=as_json, only_problems=problems, names=known_names(names))
@@ -518,7 +518,7 @@ def snapshot_dump(
 
 
 def known_names(names: list[str] | None) -> tuple[str, ...]:
-    """Raises UsageError for a name that no record has."""
+    """Return the names. Raises UsageError for a name that no record has."""
     from squall.harness.operator.metadata_content import record_names
     from squall.harness.yaml_source import suggestion
 

@@ -1,7 +1,7 @@
-"""Asks a cluster for its facts: Metadata, DescribeTopicPartitions, DescribeQuorum, DescribeConfigs, ListOffsets.
+"""Query a cluster for its facts: Metadata, DescribeTopicPartitions, DescribeQuorum, DescribeConfigs, ListOffsets.
 
-One broker's view is taken for the truth; it may be a moment old. Beyond Metadata everything is optional: what a
-cluster does not serve (an older Kafka, or one without KRaft) is left out of the facts rather than refused.
+One broker's view is taken as the truth; it may be a moment old. Beyond Metadata everything is optional: what a cluster
+does not serve (an older Kafka, or one without KRaft) is left out of the facts rather than refused.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ from squall.workloads.clients.admin import Address
 
 TOPIC_RESOURCE = 2
 SET_FOR_THE_TOPIC = 1
-"""DescribeConfigs: the source of a config that was set for this very topic."""
+"""DescribeConfigs: the source of a config that was set for the topic itself."""
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 
 
 async def metadata_of(asker: Asker) -> MetadataResponse:
-    """Metadata of all topics. Raises UsageError."""
+    """Return the metadata of all topics. Raises UsageError."""
     return await asker.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
 
 
 async def describe_cluster(asker: Asker) -> ClusterFacts:
-    """Everything Metadata tells, and who the active controller is. Raises UsageError."""
+    """Return everything in Metadata, and the active controller. Raises UsageError."""
     metadata = await metadata_of(asker)
     controller, epoch = await _active_controller(asker, metadata.controller_id)
     topics = tuple(sorted((_topic(one) for one in metadata.topics), key=lambda topic: topic.name))
@@ -81,7 +81,7 @@ async def describe_cluster(asker: Asker) -> ClusterFacts:
 
 
 async def _active_controller(asker: Asker, said: int) -> tuple[int | None, int | None]:
-    """The quorum's leader; without a quorum whom Metadata names, which in KRaft is just any broker."""
+    """Return the quorum's leader; without a quorum the controller in Metadata, which in KRaft is a random broker."""
     try:
         quorum = await describe_quorum(asker)
     except NotServed:
@@ -110,7 +110,7 @@ def _topic(told: MetadataResponseTopic) -> TopicFacts:
 
 
 async def describe_topics(asker: Asker, names: Collection[str] = ()) -> tuple[TopicFacts, ...]:
-    """Topics with everything the cluster tells of them; all if none is named. Raises UsageError."""
+    """Return topics with all facts about them; all topics if none is named. Raises UsageError."""
     metadata = await metadata_of(asker)
     topics = chosen_topics([_topic(one) for one in metadata.topics], names)
     if not topics:
@@ -144,7 +144,7 @@ def _or_none(replicas: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def chosen_topics(topics: Sequence[TopicFacts], names: Collection[str]) -> list[TopicFacts]:
-    """Those named, or all; by name. Raises UsageError for one that is not there."""
+    """Return the named topics, or all; by name. Raises UsageError for an unknown topic."""
     known = {topic.name: topic for topic in topics}
     for name in names:
         if name not in known:
@@ -156,7 +156,7 @@ _Eligible = dict[tuple[str, int], tuple[Sequence[int] | None, Sequence[int] | No
 
 
 async def _eligible(asker: Asker, topics: Sequence[TopicFacts]) -> _Eligible:
-    """ELR and last known ELR of topic-partitions; empty if the cluster does not tell."""
+    """Return ELR and last known ELR of topic-partitions; empty if the cluster does not serve them."""
     wanted = [TopicRequest(name=topic.name) for topic in topics]
     found: _Eligible = {}
     cursor: Cursor | None = None
@@ -172,7 +172,7 @@ async def _eligible(asker: Asker, topics: Sequence[TopicFacts]) -> _Eligible:
         if told.next_cursor is None or told.next_cursor == cursor:
             return found
         cursor = told.next_cursor
-        # Topics before the cursor are done; a name that is not asked for would be answered as unknown.
+        # Topics before the cursor are done; requesting their names again would return them as unknown.
         wanted = [one for one in wanted if one.name >= cursor.topic_name]
 
 
@@ -181,7 +181,7 @@ def _lists(one: DescribeTopicPartitionsResponsePartition) -> tuple[Sequence[int]
 
 
 async def _configs(asker: Asker, topics: Sequence[TopicFacts]) -> dict[str, dict[str, str | None]]:
-    """Configs set for each topic."""
+    """Return the configs set for each topic."""
     resources = [
         DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=None)
         for topic in topics
@@ -201,7 +201,7 @@ _Offsets = dict[tuple[str, int, int], int]
 
 
 async def _offsets(asker: Asker, topics: Sequence[TopicFacts], addresses: dict[int, Address]) -> _Offsets:
-    """First offset and end (high watermark) of every topic-partition that has a leader, asked of the leaders."""
+    """Return first offset and end (high watermark) of every topic-partition with a leader, queried from the leaders."""
     led: dict[int, list[PartitionFacts]] = {}
     for one in (partition for topic in topics for partition in topic.partitions):
         if one.leader in addresses:
@@ -223,7 +223,7 @@ async def _offsets_of(asker: Asker, leader: Address, which: int, partitions: Seq
     try:
         told = await asker.at(leader, request, ListOffsetsResponse)
     except (OSError, NotServed):
-        return {}  # a leader that does not answer: its offsets are not known, the rest is
+        return {}  # the leader does not respond: only its offsets are unknown
     return {
         (topic.name, one.partition_index, which): one.offset
         for topic in told.topics
@@ -236,7 +236,7 @@ async def _offsets_of(asker: Asker, leader: Address, which: int, partitions: Seq
 
 
 async def describe_quorum(asker: Asker) -> QuorumFacts:
-    """The metadata quorum as its leader knows it. Raises UsageError."""
+    """Return the metadata quorum as its leader reports it. Raises UsageError."""
     asked = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])
     told = await asker.any(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
     refuse_error("the quorum cannot be described", told.error_code, told.error_message)
@@ -269,7 +269,7 @@ def _member(state: ReplicaState, end: int) -> QuorumMember:
 
 
 async def ongoing_moves(asker: Asker, *, required: bool = False) -> tuple[OngoingMove, ...]:
-    """Reassignments under way; empty where they cannot be asked for, unless `required`. Raises UsageError."""
+    """Return reassignments under way; empty where the API is not served, unless `required`. Raises UsageError."""
     try:
         told = await asker.any(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
     except NotServed:

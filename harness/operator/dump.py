@@ -1,11 +1,11 @@
-"""`log dump`, `metadata dump`, `snapshot dump`: files of a node, shown and verified without any node.
+"""`log dump`, `metadata dump`, `snapshot dump`: print and verify a node's files without any node.
 
-Reading is by memory map, so that a segment of a gigabyte costs its batches' headers. Files of a running node may be
-read: what is appended meanwhile is not seen, and a last batch that is only half there is told as a torn write, as
-recovery would find it after a crash at that moment.
+Files are read by memory map, so that a segment of a gigabyte costs only its batches' headers. Files of a running node
+may be read: what is appended meanwhile is not seen, and a last batch that is only partly written is reported as a torn
+write, as recovery would find it after a crash at that moment.
 
-The exit status is 0 if everything is whole and 1 if there is a problem; which file, byte and offset it is about is
-printed with it. What counts as one is said in `log_content`.
+The exit status is 0 if everything is whole and 1 if there is a problem, which is printed with its file, byte and
+offset. `log_content` defines what counts as a problem.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ METADATA_DIRECTORY = "__cluster_metadata-0"
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """What is to be shown. `names` and `topic_ids` choose metadata records; offsets choose records and batches."""
+    """What to show. `names` and `topic_ids` select metadata records; offsets select records and batches."""
 
     records: bool = False
     as_json: bool = False
@@ -54,14 +54,14 @@ class DumpOptions:
     names: tuple[str, ...] = ()
 
     def wants(self, first: int, last: int) -> bool:
-        """Whether a batch of these offsets is to be shown."""
+        """Return whether a batch of these offsets is to be shown."""
         below = self.first is not None and last < self.first
         return not (below or (self.last is not None and first > self.last))
 
 
 @dataclass
 class Tally:
-    """What was met, for the last line and the exit status."""
+    """Counts for the last line and the exit status."""
 
     files: int = 0
     batches: int = 0
@@ -72,7 +72,7 @@ class Tally:
     problems: list[tuple[str, Problem]] = field(default_factory=list)
 
     def verdict(self) -> str:
-        """`2 files, 10 batches, 91 records, 8412 bytes: no problem`"""
+        """Return `2 files, 10 batches, 91 records, 8412 bytes: no problem`."""
         counted = [(self.files, "file"), (self.batches, "batch"), (self.records, "record"), (self.bytes, "byte")]
         said = ", ".join(plural(count, what) for count, what in counted)
         odd = f", {plural(self.notes, 'note')}" if self.notes else ""
@@ -81,13 +81,13 @@ class Tally:
 
 
 def plural(count: int, what: str) -> str:
-    """`1 batch`, `2 batches`."""
+    """Return `1 batch`, `2 batches`."""
     ending = "" if count == 1 else "es" if what.endswith("ch") else "s"
     return f"{count} {what}{ending}"
 
 
 def dump_log(path: Path, options: DumpOptions, write: Write) -> int:
-    """Every batch of a segment, or of every segment below a directory; with `records`, what is in them."""
+    """Print every batch of a segment, or of every segment below a directory; with `records`, their records."""
     tally = Tally()
     for directory, segments in logs_below(path):
         _Printer(options, tally, write, _batch_line, _record_line).log(directory, segments, path.is_dir())
@@ -95,7 +95,7 @@ def dump_log(path: Path, options: DumpOptions, write: Write) -> int:
 
 
 def dump_metadata(path: Path, options: DumpOptions, write: Write) -> int:
-    """Every record of `__cluster_metadata` by name and fields."""
+    """Print every record of `__cluster_metadata` by name and fields."""
     tally = Tally()
     for directory, segments in metadata_logs_below(path):
         _Printer(options, tally, write, None, _metadata_line).log(directory, segments, path.is_dir())
@@ -103,7 +103,7 @@ def dump_metadata(path: Path, options: DumpOptions, write: Write) -> int:
 
 
 def dump_snapshot(path: Path, options: DumpOptions, write: Write) -> int:
-    """Every record of a snapshot; and whether it begins with a header and ends with a footer (SN-02)."""
+    """Print every record of a snapshot; check that it begins with a header and ends with a footer (SN-02)."""
     tally = Tally()
     for file in snapshots_below(path):
         _Printer(options, tally, write, None, _metadata_line).snapshot(file)
@@ -111,7 +111,7 @@ def dump_snapshot(path: Path, options: DumpOptions, write: Write) -> int:
 
 
 def finish(tally: Tally, options: DumpOptions, write: Write) -> int:
-    """The last line, or object, and the exit status."""
+    """Print the last line, or object. Return the exit status."""
     if options.as_json:
         write(json.dumps({"summary": _summary(tally)}))
     else:
@@ -132,7 +132,7 @@ def problem_as_json(file: str, problem: Problem) -> dict[str, Any]:
 
 
 def logs_below(path: Path) -> list[tuple[Path, list[Path]]]:
-    """Directories and their segments: of a file, of a log's directory, of a data directory. Raises UsageError."""
+    """Return directories and their segments: for a file, a log's directory, or a data directory. Raises UsageError."""
     if path.is_file():
         if not _SEGMENT_NAME.search(path.name):
             remedy = "a segment is called by its first offset in twenty digits, such as 00000000000000000000.log"
@@ -150,7 +150,7 @@ def logs_below(path: Path) -> list[tuple[Path, list[Path]]]:
 
 
 def metadata_logs_below(path: Path) -> list[tuple[Path, list[Path]]]:
-    """The same of `__cluster_metadata` alone, where a data directory holds other logs, too. Raises UsageError."""
+    """Return the same for `__cluster_metadata` only, if a data directory also holds other logs. Raises UsageError."""
     found = logs_below(path)
     named = [one for one in found if one[0].name == METADATA_DIRECTORY]
     if not named and len(found) > 1:
@@ -159,7 +159,7 @@ def metadata_logs_below(path: Path) -> list[tuple[Path, list[Path]]]:
 
 
 def snapshots_below(path: Path) -> list[Path]:
-    """The snapshot named, or those of a directory. Raises UsageError."""
+    """Return the named snapshot, or those of a directory. Raises UsageError."""
     if path.is_file():
         return [path]
     _must_be_there(path)
@@ -177,13 +177,13 @@ def _must_be_there(path: Path) -> None:
 
 @contextmanager
 def content_of(file: Path) -> Iterator[memoryview]:
-    """The bytes of a file, mapped. Raises UsageError if it may not be read."""
+    """Map the bytes of a file. Raises UsageError if it may not be read."""
     try:
         with file.open("rb") as opened:
             if file.stat().st_size == 0:
                 yield memoryview(b"")
                 return
-            # Views into the map travel with what was found; the map goes when the last of them does.
+            # Batches keep views into the map; the map is closed with the last of them.
             yield memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as trouble:
         raise UsageError(f"{file}: {trouble.strerror or trouble}") from trouble
@@ -196,7 +196,7 @@ RecordLine = Callable[[FoundBatch, BatchHeader, Record], tuple[str, dict[str, An
 
 @dataclass
 class _Printer:
-    """Walks through files, prints what the options ask for, and counts."""
+    """Walks through files, prints what the options select, and counts."""
 
     options: DumpOptions
     tally: Tally
@@ -205,7 +205,7 @@ class _Printer:
     record_line: RecordLine
 
     def log(self, directory: Path, segments: Iterable[Path], whole: bool) -> None:
-        """All segments of one log, in order; `whole` if the directory and not one file was asked for."""
+        """Print all segments of one log, in order; `whole` if the path is the directory and not one file."""
         walk = LogWalk()
         start = None
         for file in segments:
@@ -221,7 +221,7 @@ class _Printer:
                 self._problem(checkpoint, problem)
 
     def snapshot(self, file: Path) -> None:
-        """One snapshot, with its header and footer."""
+        """Print one snapshot, with its header and footer."""
         self._title(file)
         named = _SNAPSHOT_NAME.search(file.name)
         ends: list[str] = []
@@ -275,7 +275,7 @@ class _Printer:
         try:
             records = found.records()
         except ProtocolError:
-            return  # told as a problem or a note of the batch
+            return  # reported as a problem or a note of the batch
         for record in records:
             if self.options.wants(record.offset, record.offset):
                 self._record(file, found, header, record)
@@ -310,7 +310,7 @@ class _Printer:
 
 
 def _only_control(found: FoundBatch) -> str:
-    """The name of the control record that a batch consists of; empty if it is another batch."""
+    """Return the name of the control record that a batch consists of; empty if it is another batch."""
     if found.header is None or not found.header.is_control:
         return ""
     try:
@@ -386,7 +386,7 @@ def _metadata_line(
 
 
 def _text(value: bytes | None) -> str | None:
-    """Text as it is; other bytes in hexadecimal, marked as such."""
+    """Return text unchanged; other bytes in hexadecimal, marked as such."""
     if value is None:
         return None
     try:

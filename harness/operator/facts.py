@@ -1,6 +1,6 @@
-"""What there is to know about a cluster, as values: brokers, topic-partitions, the quorum, moves under way.
+"""The facts about a cluster as values: brokers, topic-partitions, the quorum, moves under way.
 
-Counting and the words of `--json` are here; asking is in `describing`, tables in `showing`. Names are Kafka's.
+Counting and the field names of `--json` are here; queries are in `describing`, tables in `showing`. Names are Kafka's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class BrokerFacts:
     port: int | None
     rack: str | None
     state: str
-    """`running` if clients are sent to it; otherwise the protocol does not tell a fenced one from a stopped one."""
+    """`running` if clients are sent to it; otherwise the protocol does not distinguish fenced from stopped."""
     partitions: int = 0
     leaders: int = 0
     out_of_sync: int = 0
@@ -29,7 +29,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """One topic-partition. What the nodes asked do not tell is None."""
+    """One topic-partition. What the queried nodes do not report is None."""
 
     topic: str
     partition: int
@@ -61,7 +61,7 @@ class TopicFacts:
     topic_id: str
     partitions: tuple[PartitionFacts, ...]
     configs: dict[str, str | None] = field(default_factory=dict)
-    """Those that were set for this topic."""
+    """The configs that were set for this topic."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class ClusterFacts:
 
 
 def _topic_of_metadata(topic: TopicFacts) -> dict[str, Any]:
-    """What Metadata alone tells of a topic."""
+    """Return what Metadata alone reports about a topic."""
     names = ("partition", "leader", "leader_epoch", "replicas", "isr")
     partitions = [{name: getattr(one, name) for name in names} for one in topic.partitions]
     return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
 
 def topic_as_json(topic: TopicFacts) -> dict[str, Any]:
-    """A topic in the words of `--json`; the name of the topic is not repeated in each topic-partition."""
+    """Return a topic as in `--json`; the name of the topic is not repeated in each topic-partition."""
     partitions = [{name: value for name, value in asdict(one).items() if name != "topic"} for one in topic.partitions]
     return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions, "configs": topic.configs}
 
@@ -115,7 +115,7 @@ def topic_as_json(topic: TopicFacts) -> dict[str, Any]:
 def counted_brokers(
     known: Iterable[tuple[int, str, int, str | None]], topics: Iterable[TopicFacts]
 ) -> tuple[BrokerFacts, ...]:
-    """Brokers with what is on them: those clients are sent to, and those that only assignments still name."""
+    """Return brokers with their replicas: those clients are sent to, and those that only assignments still name."""
     hosted: dict[int, int] = {}
     led: dict[int, int] = {}
     behind: dict[int, int] = {}
@@ -138,20 +138,20 @@ def counted_brokers(
 
 @dataclass(frozen=True)
 class QuorumMember:
-    """A voter or an observer of the metadata quorum, as its leader knows it."""
+    """A voter or an observer of the metadata quorum, as its leader reports it."""
 
     id: int
     directory_id: str | None
     log_end_offset: int
     lag: int | None
-    """Records behind the leader; None for one the leader has not heard of."""
+    """Records behind the leader; None for a member from which the leader has received nothing."""
     last_fetch_timestamp: int | None
     last_caught_up_timestamp: int | None
 
 
 @dataclass(frozen=True)
 class QuorumFacts:
-    """DescribeQuorum's answer."""
+    """The response of DescribeQuorum."""
 
     leader: int
     leader_epoch: int
@@ -175,5 +175,5 @@ class OngoingMove:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """What its replicas will be."""
+        """The replicas after the move."""
         return tuple(one for one in self.replicas if one not in self.removing_replicas)

@@ -1,21 +1,21 @@
-"""What stands in the bytes of a log: batches, their records, and everything that is wrong with them. No I/O.
+"""Parse the bytes of a log and find everything that is wrong with them: batches and their records. No I/O.
 
-Segments of topics, of `__cluster_metadata` and snapshots (`*.checkpoint`) are the same thing, record batches of format
-2 one after the other, ours and Kafka's alike; so one walk serves all of them:
+Segments of topics, of `__cluster_metadata` and snapshots (`*.checkpoint`) all consist of record batches of format 2, in
+Squall and in Kafka; so one walk serves all of them:
 
     for found in walk(content, first_offset=base_offset_of_name):
         found.header, found.position, found.problems
 
-What counts as a *problem*, something that no healthy log has:
+A *problem* is something that no healthy log has:
 
 * bytes that are no batch: a torn tail, zeros, another format; a wrong CRC-32C;
-* offsets that go back (a batch begins before the one before it ends, or before the file's name says), a batch that
-  claims more records than it has room for, records whose offsets leave their batch;
-* leader epochs that go back: a log's epochs only grow (rule 12 of the protocol, LME);
+* offsets that go back (a batch begins before the previous one ends, or before the offset in the file's name), a batch
+  that claims more records than it has room for, records whose offsets leave their batch;
+* leader epochs that go back: a log's epochs only grow;
 * index entries that do not lead to a batch; an epoch checkpoint that contradicts the batches.
 
-What is merely told as a *note*: gaps between offsets, which compaction leaves and nothing else should. After bytes that
-are no batch nobody can say where the next one begins, so the walk ends there, as recovery does.
+A *note* is only reported: gaps between offsets, which compaction leaves and nothing else should. After bytes that are
+no batch the start of the next batch is unknown, so the walk ends there, as recovery does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TIME_ENTRY = struct.Struct(">qI")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong, and where. `offset` is that of the nearest batch, None where there is none."""
+    """An error and its place. `offset` is that of the nearest batch, None where there is none."""
 
     position: int
     offset: int | None
@@ -65,7 +65,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class FoundBatch:
-    """One batch where it stands. `header` is None for bytes that are none; then nothing comes after it."""
+    """One batch at its position. `header` is None for bytes that are no batch; then nothing comes after it."""
 
     position: int
     header: BatchHeader | None
@@ -80,21 +80,21 @@ class FoundBatch:
         return CODECS[number] if number < len(CODECS) else f"codec {number}"
 
     def records(self) -> list[Record]:
-        """Raises ProtocolError if they cannot be read."""
+        """Return the records. Raises ProtocolError if they cannot be read."""
         return parse_records(self.content)
 
 
 @dataclass
 class LogWalk:
-    """What one walk has to remember from batch to batch; may go on from segment to segment of a log."""
+    """The state of a walk from batch to batch; may continue from segment to segment of a log."""
 
     next_offset: int | None = None
     epoch: int = -1
     epoch_starts: list[tuple[int, int]] = field(default_factory=list)
-    """Where each leader epoch begins, as `leader-epoch-checkpoint` has it."""
+    """Where each leader epoch begins, as in `leader-epoch-checkpoint`."""
 
     def segment(self, content: Buffer, *, first_offset: int | None = None, open_batches: bool = True) -> Walked:
-        """Walk through a segment, whose name says `first_offset`. `open_batches` looks at the records, too."""
+        """Walk through a segment, whose name says `first_offset`. With `open_batches`, examine the records, too."""
         if first_offset is not None and self.next_offset is not None and first_offset < self.next_offset:
             said = f"the segment begins with offset {first_offset}, before the end of the last one, {self.next_offset}"
             yield FoundBatch(0, None, memoryview(b""), (Problem(0, first_offset, said),))
@@ -150,12 +150,12 @@ Walked = Iterator[FoundBatch]
 
 
 def walk(content: Buffer, *, first_offset: int | None = None, open_batches: bool = True) -> Walked:
-    """Every batch of one segment with what is wrong with it."""
+    """Yield every batch of one segment with its problems."""
     return LogWalk().segment(content, first_offset=first_offset, open_batches=open_batches)
 
 
 def why_no_batch(view: memoryview, position: int) -> str | None:
-    """Why no batch can be read at a position; None if one can."""
+    """Return why no batch can be read at a position; None if one can."""
     left = len(view) - position
     if not any(view[position : position + HEADER_SIZE]):
         return f"{left} bytes that begin with zeros where a batch should be"
@@ -200,7 +200,7 @@ def _record_problems(header: BatchHeader, content: memoryview) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the batches of a segment begin, to hold its indexes against."""
+    """Where the batches of a segment begin, to check its indexes against."""
 
     base_offset: int
     by_position: dict[int, int]
@@ -209,9 +209,9 @@ class Places:
 
 
 def index_problems(content: bytes, places: Places) -> list[Problem]:
-    """What is wrong with an `.index`: each entry must lead to a batch that begins at or before its offset.
+    """Find problems of an `.index`: each entry must lead to a batch that begins at or before its offset.
 
-    Kafka allocates the index of an active segment in advance; zeros after the first entry are the room left.
+    Kafka allocates the index of an active segment in advance; zeros after the first entry are unused space.
     """
     found, before = [], -1
     for number in range(len(content) // _INDEX_ENTRY.size):
@@ -234,7 +234,7 @@ def index_problems(content: bytes, places: Places) -> list[Problem]:
 
 
 def time_index_problems(content: bytes, places: Places) -> list[Problem]:
-    """What is wrong with a `.timeindex`: timestamps and offsets grow and offsets lie in the segment."""
+    """Find problems of a `.timeindex`: timestamps and offsets must grow and offsets lie in the segment."""
     found: list[Problem] = []
     before = (-1, -1)
     for number in range(len(content) // _TIME_ENTRY.size):
@@ -253,10 +253,10 @@ def time_index_problems(content: bytes, places: Places) -> list[Problem]:
 
 
 def epoch_checkpoint_problems(text: str, starts: Sequence[tuple[int, int]], log_start: int) -> list[Problem]:
-    """What is wrong with a `leader-epoch-checkpoint`, beside where the batches say that each epoch begins.
+    """Find problems of a `leader-epoch-checkpoint` against the first offsets of each epoch in the batches.
 
-    An epoch may have an entry and no batch (its leader wrote nothing), and the first entries of a log of which the
-    beginning was deleted begin where the log does.
+    An epoch may have an entry and no batch (its leader wrote nothing), and the first entries of a log whose beginning
+    was deleted begin where the log does.
     """
     try:
         lines = [tuple(int(word) for word in line.split()) for line in text.split("\n")[2:] if line.strip()]

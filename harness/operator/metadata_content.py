@@ -1,9 +1,9 @@
-"""Records of `__cluster_metadata` by name and field, ours and those that only Kafka writes. No I/O.
+"""Decode records of `__cluster_metadata` to names and fields, Squall's and those that only Kafka writes. No I/O.
 
-`decoded(value)` gives every record a name. The image of a node refuses ids it does not know (IMAGE, MD-08); a tool
-that shows a log must not, so what cannot be opened comes back as a name and the reason, by Kafka's name for its id.
-Control records (leader changes, headers and footers of snapshots, voters) go the same way. Secrets are not shown:
-SCRAM keys, and configs whose names say that they are passwords.
+`decoded(value)` gives every record a name. The image of a node refuses unknown ids (IMAGE, MD-08); a tool that shows a
+log must not, so a record that cannot be decoded is returned as a name and the reason, by Kafka's name for its id.
+Control records (leader changes, headers and footers of snapshots, voters) are handled the same way. Secrets are not
+shown: SCRAM keys, and configs whose names indicate passwords.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _SECRET_CONFIGS = ("password", "secret", "jaas", "keystore.key")
 
 @dataclass(frozen=True)
 class Decoded:
-    """One record: its name, the version it was written in, and its fields; or why there are none."""
+    """One record: its name, its version, and its fields; or why there are none."""
 
     name: str
     version: int
     fields: dict[str, Any]
     unknown: str | None = None
     is_malformed: bool = False
-    """The bytes are wrong; otherwise `unknown` only says that we do not know what they mean."""
+    """The bytes are wrong; otherwise `unknown` only states that their meaning is unknown."""
 
     def described(self) -> str:
-        """`TopicRecord name=orders topic_id=…`"""
+        """Return `TopicRecord name=orders topic_id=…`."""
         said = " ".join(f"{name}={plain(value)}" for name, value in self.fields.items())
         return " ".join(part for part in (self.name, said, self.unknown and f"({self.unknown})") if part)
 
@@ -119,7 +119,7 @@ class BeginTransactionRecord(Message):
 
 @message(kind="record", record_id=24, versions=(0, 0), flexible=0)
 class EndTransactionRecord(Message):
-    """The records since the transaction began count."""
+    """The records since the transaction began take effect."""
 
 
 @message(kind="record", record_id=25, versions=(0, 0), flexible=0)
@@ -138,7 +138,7 @@ class RegisterControllerRecord(Message):
 
 @message(kind="record", record_id=28, versions=(0, 0), flexible=0)
 class ClearElrRecord(Message):
-    """The topic's min.insync.replicas changed, so nobody out of its ISRs is eligible any more; all topics if empty."""
+    """The topic's min.insync.replicas changed, so no replica outside its ISRs is eligible now; all topics if empty."""
 
     topic_name: str = string()
 
@@ -173,7 +173,7 @@ class ChangeVoter(Message):
 
 @message(flexible=0)
 class LeaderChangeMessage(Message):
-    """As Kafka's newest has it; our own nodes write version 0."""
+    """Kafka's newest version; Squall's nodes write version 0."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -238,7 +238,7 @@ CONTROL: dict[int, type[Message]] = {
 
 
 def decoded(record: Record, *, is_control: bool) -> Decoded:
-    """A record of the metadata log or of a snapshot. Never raises: what is wrong with it is in `unknown`."""
+    """Decode a record of the metadata log or of a snapshot. Never raises: an error is in `unknown`."""
     if is_control:
         return decoded_control(record)
     value = record.value
@@ -260,7 +260,7 @@ def decoded(record: Record, *, is_control: bool) -> Decoded:
 
 
 def decoded_control(record: Record) -> Decoded:
-    """A control record: its key has its kind, its value what it says."""
+    """Decode a control record: its key has its kind, its value the content."""
     try:
         kind = control_kind(record.key)
     except ProtocolError as trouble:
@@ -269,7 +269,7 @@ def decoded_control(record: Record) -> Decoded:
     cls = CONTROL.get(kind)
     if cls is None or record.value is None:
         return Decoded(name, 0, {}, None if kind in (0, 1) else "not known here")
-    written = int.from_bytes(record.value[:2], "big")  # each of them begins with the version of its schema
+    written = int.from_bytes(record.value[:2], "big")  # each value begins with the version of its schema
     tried = [_opened(cls, name, version, memoryview(record.value), 0) for version in (written, 0)]
     return next((one for one in tried if one.unknown is None), tried[0])
 
@@ -284,7 +284,7 @@ def _opened(cls: type[Message], name: str, version: int, view: memoryview, posit
 
 
 def fields_by_name(found: Message, version: int) -> dict[str, Any]:
-    """Fields of a version in their order, as plain values; tagged ones, which are optional, only if they are set."""
+    """Return fields of a version in their order, as plain values; tagged ones, which are optional, only if set."""
     shown: dict[str, Any] = {}
     for name, schema in fields_of(type(found)):
         value = getattr(found, name)
@@ -319,7 +319,7 @@ def _plain_value(kind: str, element: Any, value: Any, version: int) -> Any:
 
 
 def plain(value: Any) -> str:
-    """A field's value in a line of text: `[1,2]`, `{name=…}`, `-` for none."""
+    """Format a field's value in a line of text: `[1,2]`, `{name=…}`, `-` for none."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -333,6 +333,6 @@ def plain(value: Any) -> str:
 
 
 def record_names() -> list[str]:
-    """Every name that `decoded` gives."""
+    """Return every name that `decoded` uses."""
     messages = [*RECORDS.values(), *FOREIGN.values()]
     return sorted({cls.NAME for cls in messages} | set(OTHER_NAMES.values()) | set(CONTROL_RECORDS.values()))

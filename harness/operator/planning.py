@@ -1,20 +1,19 @@
-"""Which replicas go where: a plan that is balanced, rack aware and moves little. No I/O.
+"""Plan which replicas go to which brokers: balanced, rack aware and with few moves. No I/O.
 
     plan(partitions, brokers={1: "a", 2: "b", 3: "c"})  ->  a tuple of Move, those that change something
 
 Rules, in this order:
 
-1. Replicas stand on the brokers given, each topic-partition's on as many racks as there are (up to its count).
-2. Brokers get equal numbers of replicas, and of preferred leaders, as far as rule 1 lets them.
-3. What is well placed stays: a replica that need not move is not copied, a preferred leader that need not change stays.
+1. Replicas are on the given brokers, each topic-partition's on as many racks as there are (up to its count).
+2. Brokers get equal numbers of replicas, and of preferred leaders, as far as rule 1 permits.
+3. Well-placed replicas stay: a replica that need not move is not copied, a preferred leader that need not change stays.
 
-It begins with what may stay, fills up with the least loaded broker of the least used rack, and then moves single
-replicas from the fullest to the emptiest broker until that helps no more. Every such step makes the sum of squared
-loads smaller, so it ends; and it looks at brokers and topic-partitions in order, so the same question has the same
-answer. Without racks the loads end at most one apart: a broker with two more than another has a topic-partition that
-the other lacks.
+The algorithm begins with what may stay, adds replicas on the least loaded broker of the least used rack, and then moves
+single replicas from the fullest to the emptiest broker until no move helps. Every such step reduces the sum of squared
+loads, so it ends. It processes brokers and topic-partitions in order, so equal input gives equal plans. Without racks
+the loads end at most one apart: a broker with two more than another has a topic-partition that the other lacks.
 
-Plans are kept in the format of kafka-reassign-partitions: `{"version": 1, "partitions": [{"topic", "partition",
+Plans are stored in the format of kafka-reassign-partitions: `{"version": 1, "partitions": [{"topic", "partition",
 "replicas"}]}`.
 """
 
@@ -57,7 +56,7 @@ class Move:
 def plan(
     partitions: Sequence[PartitionFacts], brokers: Racks, *, replication_factor: int | None = None
 ) -> tuple[Move, ...]:
-    """Moves that bring the topic-partitions onto the brokers. Raises UsageError if there are too few brokers."""
+    """Return moves that bring the topic-partitions onto the brokers. Raises UsageError if there are too few brokers."""
     ordered = sorted(partitions, key=lambda one: (one.topic, one.partition))
     counts = {_place(one): replication_factor or len(one.replicas) for one in ordered}
     most = max(counts.values(), default=0)
@@ -83,7 +82,7 @@ def _place(one: PartitionFacts) -> Place:
 
 
 class _Placement:
-    """Replicas of topic-partitions under way from where they are to where they shall be."""
+    """Replicas of topic-partitions, on the way from the present to the planned brokers."""
 
     def __init__(self, racks: Racks, counts: Mapping[Place, int]) -> None:
         self.racks = {broker: racks[broker] for broker in sorted(racks)}
@@ -92,7 +91,7 @@ class _Placement:
         self.replicas: dict[Place, list[int]] = {}
 
     def keep(self, place: Place, old: Sequence[int]) -> None:
-        """Let replicas stay that are on brokers given; not so many on one rack that others are left out."""
+        """Keep replicas on given brokers, but not so many on one rack that other racks are left out."""
         count = self.counts[place]
         here = [broker for broker in old if broker in self.racks]
         first_of_rack = {self._rack(broker): broker for broker in reversed(here)}
@@ -107,7 +106,7 @@ class _Placement:
             self.load[broker] += 1
 
     def fill(self, place: Place) -> None:
-        """Add replicas, each on a rack used least by this topic-partition, there on the broker with the least."""
+        """Add replicas, each on a rack used least by this topic-partition, on the broker with the fewest replicas."""
         chosen = self.replicas[place]
         while len(chosen) < self.counts[place]:
             used = self._used(chosen)
@@ -117,7 +116,7 @@ class _Placement:
             self.load[best] += 1
 
     def even_out(self) -> None:
-        """Move replicas from full to empty brokers while that makes them more alike."""
+        """Move replicas from full to empty brokers while that makes their loads more equal."""
         while self._one_step():
             pass
 
@@ -145,7 +144,7 @@ class _Placement:
         return None
 
     def _fits(self, others: Sequence[int], broker: int) -> bool:
-        """Whether a further replica there leaves as many racks in use as there can be."""
+        """Return whether a further replica there leaves as many racks in use as possible."""
         used = self._used(others)
         rack = self._rack(broker)
         return used[rack] == 0 or all(used[one] > 0 for one in {self._rack(known) for known in self.racks})
@@ -154,12 +153,12 @@ class _Placement:
         return Counter(self._rack(broker) for broker in replicas)
 
     def _rack(self, broker: int) -> str:
-        """Its rack; a broker without one is a rack of its own, so that rule 1 asks nothing of it."""
+        """Return its rack; a broker without one counts as a separate rack, so that rule 1 has no effect on it."""
         rack = self.racks[broker]
         return f"rack {rack}" if rack is not None else f"broker {broker}"
 
     def with_leaders(self, old: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
-        """Replicas in order: first the preferred leader, of which every broker gets its share."""
+        """Return replicas in order: first the preferred leader, distributed evenly over the brokers."""
         led = dict.fromkeys(self.racks, 0)
         first: dict[Place, int] = {}
         for place, chosen in self.replicas.items():
@@ -174,7 +173,7 @@ class _Placement:
         return {place: self._ordered(first[place], chosen, old[place]) for place, chosen in self.replicas.items()}
 
     def _even_leaders(self, first: dict[Place, int], led: dict[int, int]) -> None:
-        """Hand leaderships on from whoever leads two more than another replica of the same topic-partition."""
+        """Move a leadership to another replica of its topic-partition that leads at least two fewer."""
         changed = True
         while changed:
             changed = False
@@ -195,7 +194,7 @@ class _Placement:
 
 
 def plan_as_json(targets: Mapping[Place, Sequence[int]]) -> str:
-    """The text of a plan file."""
+    """Return the text of a plan file."""
     rows = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}
         for (topic, partition), replicas in sorted(targets.items())
@@ -204,7 +203,7 @@ def plan_as_json(targets: Mapping[Place, Sequence[int]]) -> str:
 
 
 def load_plan(path: Path) -> dict[Place, tuple[int, ...]]:
-    """The targets of a plan file. Raises UsageError."""
+    """Read the targets of a plan file. Raises UsageError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as trouble:

@@ -1,8 +1,8 @@
-"""Moves topic-partitions: begin, list, cancel, wait (AlterPartitionReassignments, ListPartitionReassignments).
+"""Move topic-partitions: begin, list, cancel, wait (AlterPartitionReassignments, ListPartitionReassignments).
 
-The controller does the moving: it adds the new replicas, waits until all of the target are in sync, and takes the old
-ones away (RA-01 to RA-05). Here is only asking for it and looking on. A move is over when it is no longer listed; that
-it also reached its target is looked up afterwards, because a move that somebody cancelled is over as well.
+The controller does the moving: it adds the new replicas, waits until all of the target are in sync, and removes the old
+ones (RA-01 to RA-05). This module only requests it and watches. A move is over when it is no longer listed. Whether it
+reached its target is checked afterwards, because a cancelled move is over as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the moves are that are waited for."""
+    """The progress of the moves that the caller waits for."""
 
     total: int
     done: int
@@ -44,13 +44,13 @@ class Progress:
 
 
 async def begin(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> None:
-    """Have the moves begun; all problems are told together. Raises UsageError."""
+    """Begin the moves; all problems are reported together. Raises UsageError."""
     refused = await _alter(asker, {place: list(replicas) for place, replicas in targets.items()})
     _raise(refused, "cannot be moved")
 
 
 async def cancel(asker: Asker, places: Collection[Place]) -> int:
-    """Cancel moves; how many there were. One that is over by now is no error. Raises UsageError."""
+    """Cancel moves. Return how many there were. A move that is already over is no error. Raises UsageError."""
     refused = await _alter(asker, dict.fromkeys(places))
     over = {place for place, (code, _) in refused.items() if code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
     _raise({place: why for place, why in refused.items() if place not in over}, "cannot be cancelled")
@@ -89,7 +89,7 @@ def _raise(refused: _Refusals, what: str) -> None:
 
 
 async def progress(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> Progress:
-    """How far the moves to these targets are."""
+    """Return the progress of the moves to these targets."""
     ongoing = [one for one in await ongoing_moves(asker, required=True) if (one.topic, one.partition) in targets]
     if not ongoing:
         return Progress(len(targets), len(targets), 0)
@@ -118,7 +118,7 @@ async def wait(
     tell: Callable[[Progress], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> bool:
-    """Look on until the moves are over; False if they are not in so many seconds."""
+    """Wait until the moves are over. Return False if they are not within `seconds`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:
@@ -132,9 +132,9 @@ async def wait(
 
 
 async def missed(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
-    """Topic-partitions whose replicas are not those of the target, with what they are.
+    """Return topic-partitions whose replicas differ from the target, with their replicas.
 
-    The broker asked may learn of the end of a move a moment after the controller decided it.
+    The queried broker may receive the end of a move a moment after the controller decided it.
     """
     for _ in range(10):
         told = await metadata_of(asker)

@@ -1,4 +1,4 @@
-"""Facts as tables: one row per broker, topic-partition, voter, move; wide rather than wrapped."""
+"""Render facts as tables: one row per broker, topic-partition, voter, move; wide rather than wrapped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def labelled(out: Console, label: str, text: object) -> None:
 
 
 def table(out: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns of text; numbers to the right."""
+    """Print columns of text, numbers right-aligned."""
     made = Table(box=None, pad_edge=False)
     shown = [[NOTHING if cell is None else str(cell) for cell in row] for row in rows]
     for column, heading in enumerate(headings):
@@ -32,7 +32,7 @@ def table(out: Console, headings: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def ids(replicas: Iterable[int] | None) -> str | None:
-    """`1,2,3`; `-` for none; nothing known is None."""
+    """Format `1,2,3`; `-` for none; None if unknown."""
     return None if replicas is None else ",".join(str(one) for one in replicas) or NOTHING
 
 
@@ -62,7 +62,7 @@ def show_cluster(out: Console, facts: ClusterFacts) -> None:
 
 
 def health(facts: ClusterFacts) -> str:
-    """`✔ all in sync`, or what is not."""
+    """Return `✔ all in sync`, or what is not."""
     behind, offline = len(facts.under_replicated), len(facts.offline)
     if not behind and not offline:
         return "✔ every topic-partition has a leader and all of its replicas in sync"
@@ -103,14 +103,14 @@ def _member(kind: str, one: QuorumMember) -> list[object]:
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """A time of day in UTC, `10:02:41.250`."""
+    """Format a time of day in UTC, `10:02:41.250`."""
     if milliseconds is None:
         return None
     return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def show_plan(out: Console, moves: Sequence[Move], leaders: dict[int, int], replicas: dict[int, int]) -> None:
-    """The moves, and what each broker will have of the topics concerned."""
+    """Print the moves, and what each broker will have of the topics concerned."""
     headings = ("topic-partition", "replicas now", "then", "copies to", "leaves")
     rows = [
         (f"{one.topic}-{one.partition}", ids(one.old), ids(one.new), ids(one.adding), ids(one.removing))

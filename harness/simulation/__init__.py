@@ -1,1 +1,1 @@
-"""The same world in virtual time: kernel, network, disks, hosts."""
+"""Simulate hosts and nodes in virtual time: kernel, network, disks, observer."""

@@ -1,4 +1,4 @@
-"""The account of a run in words: who sent what to whom, what was lost, what it did to the log, where it broke.
+"""Render the trace of a run as text: messages, losses, log changes and where the run broke.
 
     events-0 under kill: ELECT
       0.000 s  clients   send 0·0, process 0
@@ -6,8 +6,8 @@
       0.001 s  b2        appends offset 0, epoch 0
       …
 
-One line is one event, in order of time, for the topic-partition that broke. What it means is for the reader to find;
-what happened is all here.
+One line is one event, in order of time, for the topic-partition that broke. The text lists events; it does not
+interpret them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LATE_US = 20_000
 
 
 def told_as_a_story(trace: RunTrace) -> str:
-    """The account of a run, one event a line."""
+    """Render the events of a run, one a line."""
     lines = [text for _, text in sorted(_lines(trace), key=lambda pair: pair[0])]
     left_out = len(lines) - MOST_LINES
     if left_out > 0:
@@ -45,7 +45,7 @@ def _lines(trace: RunTrace) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def is_lost(message: Sent, ended: int) -> bool:
-    """Whether it never arrived; one that was sent just before the end of the run may have been about to."""
+    """Return whether the message never arrived; a message sent just before the end may still have been in flight."""
     return message.arrived is None and ended - message.at > LATE_US
 
 

@@ -1,8 +1,8 @@
-"""Simulated hosts: they answer the agent's verbs, so faults, evidence and times to live are written once.
+"""Simulate hosts that serve the agent's verbs, so that faults, evidence and times to live are written once.
 
 What `nemesis/agent` does with signals, nftables and a clock shim on real hosts happens here to simulated processes,
-connections and clocks. Times to live are kept by the kernel, as the host's own watchdog keeps them; the control side
-may forget a fault and it heals all the same. Verbs and answers: docs/architecture.md.
+connections and clocks. The kernel enforces times to live, as the host's own watchdog does: a fault heals even if the
+control process forgets it. Verbs and responses: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from squall.nemesis.ports import EVERYONE, VerbFailed
 
 VERB_LATENCY_S = 0.002
 STOP_TIMEOUT_S = 10.0
-"""For which a stop waits before it kills, unless told otherwise."""
+"""Seconds that a stop waits before it kills the node, unless the arguments give another time."""
 STOPS = ("proc.stop", "proc.term")
-"""Nobody who is to start the node again dies in simulation, so these are the same."""
+"""Equal in simulation, since no simulated supervisor dies that would have to restart the node."""
 SHARED = ("proc.pause", "clock.set")
-"""Verbs that set one state of the host: it ends with the last of them. All others undo what is theirs alone."""
+"""Verbs that set one state of the host; it ends with the last open fault. Other verbs undo only their own change."""
 
 KEEPS_DOWN = ("proc.kill", "proc.power_loss", "disk.wipe")
 """Verbs that keep the node from running until they end."""
@@ -37,7 +37,7 @@ KEEPS_DOWN = ("proc.kill", "proc.power_loss", "disk.wipe")
 
 @dataclass(slots=True)
 class _Entry:
-    """One open fault of a host's journal."""
+    """One open fault in a host's journal."""
 
     verb: str
     detail: str
@@ -48,7 +48,8 @@ class _Entry:
 class SimHost:
     """One simulated host with one node process; see `nemesis.ports.Host`.
 
-    `addresses` are all hosts of the world by name, for probes and for cutting everyone off.
+    `addresses` maps the names of all hosts of the world to addresses, for probes and for isolating a host from all
+    others.
     """
 
     def __init__(
@@ -99,19 +100,19 @@ class SimHost:
         return self.process.address
 
     def meet(self, peers: Mapping[str, SimHost]) -> None:
-        """Learn of the other hosts, once all exist."""
+        """Register the other hosts, once all exist."""
         self._probes.meet({name: peer._probes for name, peer in peers.items()})
 
     def has_open(self, verb: str) -> bool:
-        """Whether a fault of this verb is open here."""
+        """Return whether a fault of this verb is open here."""
         return any(entry.verb == verb for entry in self._journal.values())
 
     def offers(self, verb: str) -> bool:
-        """Whether this host can carry it out."""
+        """Return whether this host supports the verb."""
         return verb in self._verbs or verb in (*STOPS, "probe.clock")
 
     def effect_of(self, identity: str) -> int:
-        """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
+        """Return how much a healed fault did here: calls, messages, stalls, bytes; 1 for a fault that has no count."""
         if identity in self._losses:
             return self._losses[identity]
         if identity in self._disturbances:
@@ -149,7 +150,7 @@ class SimHost:
         self._network.note(f"fault {self.name} {verb} {identity} {detail}")
 
     def _renew(self, identity: str, arguments: Arguments) -> None:
-        """A fault verb repeated under the same id renews its time to live."""
+        """Renew the time to live of an open fault: its verb was called again with the same id."""
         entry = self._journal[identity]
         time_to_live = arguments.get("ttl")
         if entry.timer is not None and isinstance(time_to_live, int | float):
@@ -192,7 +193,7 @@ class SimHost:
         return {"pid": self.process.incarnation}
 
     async def _stop(self, arguments: Arguments) -> Answer:
-        """SIGTERM, and a kill if that is not enough."""
+        """Send SIGTERM, then kill if that does not suffice."""
         if not self.process.running:
             return {"pid": None, "by_itself": True}
         pid, timeout = self.process.incarnation, arguments.get("timeout", STOP_TIMEOUT_S)
@@ -219,7 +220,7 @@ class SimHost:
         return self._damage(arguments, "disk.wipe", self.process.wipe_disk)
 
     def _damage(self, arguments: Arguments, verb: str, lose: Callable[[], int]) -> Answer:
-        """End the node, if it runs, and take from its disk; once, however often the fault is renewed."""
+        """End the node, if it runs, and damage its disk by `lose`; only once, however often the fault is renewed."""
         id = str(arguments["id"])
         if id in self._journal:
             self._renew(id, arguments)
@@ -231,7 +232,7 @@ class SimHost:
         return {"pid": pid}
 
     def _ended(self, arguments: Arguments, verb: str) -> int | None:
-        """End the node for as long as the fault is open; its pid, or None if the fault only renews itself."""
+        """End the node while the fault is open. Return its pid, or None if the call only renews the fault."""
         if str(arguments["id"]) in self._journal:
             self._renew(str(arguments["id"]), arguments)
             return None
@@ -307,7 +308,7 @@ class SimHost:
         self._effects[str(arguments["id"])] = retransmissions if shape.loss else messages
 
     def _addresses_of(self, peers: object) -> list[str]:
-        """The addresses meant, without this host's own."""
+        """Return the addresses of these peers, without this host's own."""
         assert isinstance(peers, list | tuple)
         meant = list(self._addresses.values()) if EVERYONE in peers else [str(peer) for peer in peers]
         return [address for address in meant if address != self.address]
@@ -346,7 +347,7 @@ class SimHost:
     # -- disks ------------------------------------------------------------------------------------------------
 
     def _disturb_disk(self, verb: str, arguments: Arguments) -> Answer:
-        """Let disk calls fail, wait or lie; a node that stopped over it is started again at the end."""
+        """Make disk calls fail, wait or lie. A node that stopped because of it restarts when the fault ends."""
         identity = str(arguments["id"])
         try:
             disturbance = disturbance_for(verb, arguments)
@@ -385,7 +386,7 @@ class SimHost:
         return {}
 
     async def _probe_clock(self, arguments: Arguments) -> Answer:
-        """Where the wall clock is; with `watch_s` also how it runs meanwhile, as on hosts."""
+        """Return the wall clock's offset; with `watch_s` also how it runs during that time, as on hosts."""
         clock, watch = self.process.clock, arguments.get("watch_s", 0.0)
         if not watch:
             return {"offset_s": clock.offset_s()}

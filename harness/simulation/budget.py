@@ -1,21 +1,22 @@
-"""The fault budget: what a swarm may break without losing data being the system's right (docs/simulation.md).
+"""The fault budget: which faults a swarm may combine while Kafka still promises durability (docs/simulation.md).
 
-Kafka promises that what was acknowledged survives fewer *unclean* broker restarts than min.insync.replicas, counted
-until all replicas are in sync again, with eligible leader replicas kept (KIP-966). A controller cannot tell an unclean
-restart that lost data from one that did not, so as soon as one of them does lose data (`power-loss`, `wipe-disk`), all
+Kafka promises that acknowledged records survive fewer *unclean* broker restarts than min.insync.replicas, counted until
+all replicas are in sync again, with eligible leader replicas kept (KIP-966). A controller cannot distinguish an unclean
+restart that lost data from a harmless one. So as soon as one of them does lose data (`power-loss`, `wipe-disk`), all
 of them count:
 
 * without eligible leader replicas no broker may lose data;
 * with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
 * a crash without loss is free while no loss is outstanding;
-* another min.insync.replicas, or eligible leader replicas switched off, empties the list of eligible leader replicas,
-  as in Kafka (EL-06). What is left of the promise is that of the ISR, which may be one broker. So nobody loses data
-  from an operator's change of it until all ISRs are full again, and nobody changes it while a loss is outstanding;
-* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away;
-* what happens to a controller that is a broker as well happens to the broker.
+* another min.insync.replicas, or switching off eligible leader replicas, empties the list of eligible leader replicas,
+  as in Kafka (EL-06). Then only the ISR's promise is left, and the ISR may be one broker. So no broker loses data from
+  an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
+  outstanding;
+* failing disks of controllers are a minority at any time. Durable data of controllers is never removed;
+* a fault of a controller that is also a broker counts as a fault of the broker.
 
-The budget looks at the world when a fault is due: the newest committed image, and whether each crashed broker runs,
-is registered with its present incarnation, and serves. What does not fit is postponed.
+The budget examines the world when a fault is due: the newest committed image, and whether each crashed broker runs, is
+registered with its present incarnation, and serves. Faults that do not fit are postponed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 
 class FaultBudget:
-    """What has crashed since all was whole, and what may crash next. `min_isr` is the smallest of all topics."""
+    """Which brokers have crashed since the cluster was last whole, and which may crash next.
+
+    `min_isr` is the smallest of all topics.
+    """
 
     def __init__(self, world: SimWorld, min_isr: int) -> None:
         self._world = world
@@ -42,7 +46,7 @@ class FaultBudget:
         self._settings: list[str | None] | None = None
 
     def allows(self, kind: str, host: str, duration: float) -> bool:
-        """Whether this fault fits now; if so it is taken into account."""
+        """Return whether this fault fits now. If it does, count it."""
         cluster = self._world.cluster
         if host in cluster.controllers:
             if kind == "wipe-disk":
@@ -65,7 +69,7 @@ class FaultBudget:
         return True
 
     def allows_edit(self, duration: float) -> bool:
-        """Whether an operator may set another min.insync.replicas now, and back after `duration` seconds."""
+        """Return whether an operator may change min.insync.replicas now and restore it after `duration` seconds."""
         image = self._settle()
         if any(self._crashed.values()):
             return False
@@ -75,7 +79,7 @@ class FaultBudget:
         return True
 
     def _settle(self) -> MetadataImage | None:
-        """Forget what is over, by the newest committed image."""
+        """Forget faults that are over, judged by the newest committed image."""
         image = self._newest_image()
         if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
             self._crashed.clear()
@@ -94,22 +98,23 @@ class FaultBudget:
         return True
 
     def _newest_image(self) -> MetadataImage | None:
-        """What is committed, as the best informed running node knows it."""
+        """Return the newest committed image of any running node."""
         nodes = [process.node for process in self._world.processes.values() if process.node is not None]
         images = [node.controller.committed for node in nodes if node.controller is not None]
         images += [node.broker.image for node in nodes if node.broker is not None]
         return max(images, key=lambda image: image.last_offset, default=None)
 
     def _is_whole(self, image: MetadataImage) -> bool:
-        """Whether every crashed broker is back for good and every replica in sync."""
+        """Return whether every crashed broker is permanently back and every replica is in sync."""
         return all(self._is_back(name, image) for name in self._crashed) and all(
             set(partition.isr) == set(partition.replicas) for _, _, partition in image.all_partitions()
         )
 
     def _is_back(self, name: str, image: MetadataImage) -> bool:
-        """Whether it runs, is not about to crash, and is registered with the incarnation that runs.
+        """Return whether the broker runs, is not about to crash, and is registered with the incarnation that runs.
 
-        A fault that is allowed crashes its host at any time until it is over: whoever runs yet is not back.
+        An allowed fault may crash its host at any time until it is over. Until then a running broker does not count as
+        back.
         """
         if self._until.get(name, 0.0) >= self._world.kernel.time():
             return False
@@ -123,6 +128,6 @@ class FaultBudget:
 
 
 def rules_of(image: MetadataImage) -> list[str | None]:
-    """Whether eligible leaders are kept, and the min ISR of all topics, in the order of their names."""
+    """Return whether eligible leaders are kept, then the min ISR of each topic, ordered by topic name."""
     kept = str(image.keeps_eligible_leaders)
     return [kept] + [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]

@@ -1,16 +1,17 @@
-"""What was going on when a run broke: who led, which operations there were, which faults held.
+"""Describe the circumstances of a breach: who led, which operations ran, which faults held.
 
-An observer's breach names an invariant, a log and an event. Who reads it asks next what clients were doing there and
-which fault held; a checker's witness (`results/witness.py`) has that already. So a breach is given the same three kinds
-of lines, of the topic-partition that it is about, or of the quorum if it is about none:
+A breach from the observer names an invariant, a log and an event. Its reader then needs to know what clients did there
+and which fault held; a checker's witness (`results/witness.py`) already has that. So a breach gets the same three kinds
+of lines, about its topic-partition, or about the quorum if it has none:
 
     leader        b3, leader epoch 4; before it b1, leader epoch 3
     process 2     send of value 2·17 acknowledged at offset 51, leader epoch 4, begun at 5.020 s      5.031 s
     process 4     send of value 4·20, not answered yet, begun at 5.030 s                              5.030 s
     under fault   kill -9 b2 (leader of events/0): process gone                                       5.005 s
 
-Nothing here asks a node or changes a run. The operations are those of the last moments, as they were recorded; a fault
-holds from its injection until it is known to be healed. That no fault held is said as well, and which had ended lately.
+This module sends no request to a node and changes no run. The operations are the most recent ones, as recorded. A fault
+holds from its injection until it is known to be healed. The lines also state when no fault held, and which faults had
+ended shortly before.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ OPEN_SHOWN = 2
 LEADERS_SHOWN = 2
 RECENT_SHOWN = 3
 LATELY_NS = 3_000_000_000
-"""What a fault has done shows after its end as often as before it: a message that was held arrives, a node is back."""
+"""A fault's effect often shows after its end: a held message arrives, a node is back."""
 WIDTH = 100
-"""Longer texts have their time after them, and not in the column of the others."""
+"""A longer text has its time right after it, not in the column of the others."""
 UNDER_FAULT = "under fault"
 NO_FAULT = WitnessLine("faults", "none held at the time")
 
 
 class RecentOperations:
-    """The last operations of each topic-partition that told something, and those under way."""
+    """The last informative operations of each topic-partition, and those that are open."""
 
     def __init__(self) -> None:
         self._completed: dict[str, deque[Event]] = {}
         self._open: dict[int, Event] = {}
 
     def note(self, event: Event) -> None:
-        """An operation was invoked or has completed; a thread has one at a time."""
+        """Record an invocation or a completion; a thread has one open operation at a time."""
         if event.completion is None:
             self._open[event.operation.thread] = event
             return
@@ -54,7 +55,7 @@ class RecentOperations:
             recent.append(event)
 
     def lines(self, place: str, origin: int) -> list[WitnessLine]:
-        """Those of one topic-partition, or of all if `place` is empty; the later ones below."""
+        """Return the operations of one topic-partition, or of all if `place` is empty; the newest last."""
         logs = [place] if place else list(self._completed)
         completed = sorted(
             (one for log in logs for one in self._completed.get(log, ())), key=lambda one: one.completed or one.invoked
@@ -69,26 +70,29 @@ class RecentOperations:
 
 
 def place_of(operation: Operation) -> str:
-    """`events-0`, `events` for an operation on the whole topic, or nothing for one that is about no topic."""
+    """Return `events-0`, `events` for an operation on the whole topic, or nothing for an operation without a topic."""
     if operation.topic is None or operation.partition is None:
         return operation.topic or ""
     return f"{operation.topic}-{operation.partition}"
 
 
 def place_in(words: str, known: Container[str]) -> str:
-    """The topic-partition that a sentence is about: the first that it names; nothing if it names none of those."""
+    """Return the first known topic-partition that a sentence names; nothing if it names none."""
     return next((name for name in re.findall(r"[\w.-]+-\d+", words) if name in known), "")
 
 
 def leader_line(leaders: Mapping[int, str], what: str = "leader") -> list[WitnessLine]:
-    """The newest leaders of a log by epoch, the newest first; no line if it has had none."""
+    """Return one line with the newest leaders of a log by epoch, newest first; no line if it has had none."""
     newest = sorted(leaders.items(), reverse=True)[:LEADERS_SHOWN]
     told = [f"{name}, {what} epoch {epoch}" for epoch, name in newest]
     return [WitnessLine(what, "; before it ".join(told))] if told else []
 
 
 def fault_lines(faults: Iterable[FaultWindow], at: int, origin: int) -> list[WitnessLine]:
-    """The faults that held at a moment, or that none did; and those that had ended lately, if none held the last."""
+    """Return the faults that held at `at`, or a line that none did, and those that had ended shortly before.
+
+    If none held, the last fault that ended is named even if it is older.
+    """
     windows: Sequence[FaultWindow] = list(faults)
     held = [
         WitnessLine(UNDER_FAULT, _fault(one), clock(one.injected, origin)) for one in faults_between(windows, at, at)
@@ -102,12 +106,12 @@ def fault_lines(faults: Iterable[FaultWindow], at: int, origin: int) -> list[Wit
 
 
 def with_faults_named(lines: Sequence[WitnessLine]) -> list[WitnessLine]:
-    """The lines of a checker's witness, which says nothing where no fault held; here that is said."""
+    """Add to a checker's witness the line that no fault held, which the checker leaves out."""
     return [*lines] if any(one.subject == UNDER_FAULT for one in lines) else [*lines, NO_FAULT]
 
 
 def as_text(lines: Sequence[WitnessLine]) -> tuple[str, ...]:
-    """In columns, as reports on the terminal have them."""
+    """Align the lines in columns, as reports on the terminal do."""
     subjects = max((len(one.subject) for one in lines), default=0)
     texts = max((len(one.text) for one in lines if len(one.text) <= WIDTH), default=0)
     return tuple(f"{one.subject:<{subjects}}  {one.text:<{texts}}  {one.time:>10}".rstrip() for one in lines)

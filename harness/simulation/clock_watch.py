@@ -1,4 +1,4 @@
-"""Setting a simulated wall clock and watching it, as `clock.set` and `probe.clock` do on hosts."""
+"""Set and watch a simulated wall clock, as `clock.set` and `probe.clock` do on hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_JUMP_SECONDS = 0.002
 
 
 def skew_clock(clock: SimWallClock, arguments: Arguments) -> float:
-    """Let it jump by `offset_s` or to `wall_s`, run at `rate`, and strobe `every_s`; by how much it has jumped."""
+    """Jump by `offset_s` or to `wall_s`, run at `rate`, and strobe `every_s`. Return the jump in seconds."""
     offset, rate, every = (arguments.get(*one) for one in (("offset_s", 0.0), ("rate", 1.0), ("every_s", 0.0)))
     wall = arguments.get("wall_s")
     if isinstance(wall, int | float):
@@ -28,7 +28,7 @@ def skew_clock(clock: SimWallClock, arguments: Arguments) -> float:
 
 
 async def watch_clock(clock: SimWallClock, seconds: float, kernel: Kernel) -> Answer:
-    """A simulated host has no monotonic clock but the kernel's, which is true."""
+    """Watch the wall clock against the kernel's exact clock, a simulated host's only monotonic clock."""
     began, first = kernel.now, clock.now_ms()
     end = began + round(seconds * MICROSECONDS)
     offsets = [clock.offset_s()]

@@ -1,8 +1,8 @@
-"""The garbage collector, kept out of a run.
+"""Keep Python's garbage collector out of a run.
 
-A run makes millions of objects and leaves a few ten thousand in cycles; looking for those again and again costs a
-tenth of it. So the collector rests during a run and comes once after it, for what the run has made: all that was there
-before (libraries, mostly) is frozen meanwhile, or looking through that would cost as much.
+A run makes millions of objects and leaves a few tens of thousands in cycles; searching for those repeatedly costs a
+tenth of the run. So the collector is off during a run and runs once after it, over the objects of the run only: all
+older objects (libraries, mostly) are frozen meanwhile, because scanning them would cost as much.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Nothing made inside may be in use when this ends, or it is kept until the next time."""
+    """Disable the collector inside the context, then collect what the context made.
+
+    Objects made inside should not be in use at the end: those that are stay until the next use of this context.
+    """
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()

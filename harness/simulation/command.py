@@ -1,4 +1,4 @@
-"""`squall simulate`: many seeds of a scenario, a progress bar, the first failures in words, and what took place."""
+"""`squall simulate`: run many seeds of a scenario, describe the first failures, and sum up what took place."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5
 LONG = 100
-"""Seeds, from which on a log that no bar can be drawn in is told a tenth at a time how far it is."""
+"""From this number of seeds on, a log without a progress bar gets a line for each tenth of the work."""
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
 def find_scenario(
     name: str, suites: Path = HERE, *, swarm: bool = False, only: str | None = None
 ) -> tuple[Scenario, str]:
-    """A scenario by suite file, or by its name among the suites there are; and how to name it in a command.
+    """Find a scenario by suite file or by its name among the suites, and the words that name it in a command.
 
-    Raises UsageError, also for one whose faults only hosts can have, unless a `swarm` takes their place.
+    Raises UsageError, also for a scenario whose faults only hosts can have, unless a `swarm` replaces them.
     """
     if only is not None:
         return _simulable(Path(name), load_named(name, suites).only(only).scenarios[0], swarm), f"{name} --only {only}"
@@ -50,7 +50,7 @@ def _simulable(path: Path, scenario: Scenario, swarm: bool) -> Scenario:
     if not swarm:
         refuse_what_simulation_cannot(path, scenario)
         schedule = schedule_of(path, scenario, (*scenario.seeds, 1)[0])
-        if scenario.workload.operations is None:  # a schedule of what has happened may say whatever did happen
+        if scenario.workload.operations is None:  # a recorded schedule may list anything that took place
             refuse_bad_targets(path, scenario, schedule, Nodes.of_lab(scenario))
     return scenario
 
@@ -69,10 +69,10 @@ def simulate(
     picture: Path | None = None,
     only: str | None = None,
 ) -> int:
-    """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
+    """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
 
-    All of them, or `until_failure` to the first that is not valid. `picture` is where to draw what one seed does.
-    Interrupted, it sums up the seeds that ended and raises KeyboardInterrupt (exit status 130).
+    Runs all of them, or with `until_failure` up to the first that is not valid. `picture` is where to draw what one
+    seed does. If interrupted, it sums up the completed seeds and raises KeyboardInterrupt (exit status 130).
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
@@ -120,12 +120,15 @@ def simulate(
 
 
 def tenths(seeds: int) -> set[int]:
-    """After how many seeds a log is told how far a long simulation is; none of a short one."""
+    """Return the seed counts after which a log of a long simulation gets a progress line; none for a short one."""
     return {seeds * tenth // 10 for tenth in range(1, 10)} if seeds >= LONG else set()
 
 
 def told(result: SimResult, name: str, options: SimOptions, listable: bool = True) -> str:
-    """One failing seed in words, with what repeats it, and what shortens it if a schedule can list its operations."""
+    """Describe one failing seed, with the command that repeats it.
+
+    Adds the command that shortens it if a schedule can list its operations.
+    """
     words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {line}" for line in result.witness]
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
@@ -137,7 +140,7 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
 
 
 def summary(results: list[SimResult]) -> str:
-    """How many seeds came out how, and what took place in all of them."""
+    """Return how many seeds had each verdict, and what took place in all of them."""
     verdicts = Counter(result.verdict for result in results)
     broken = Counter(name for result in results for name in result.broken)
     totals: Counter[str] = Counter()

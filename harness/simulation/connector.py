@@ -1,7 +1,7 @@
-"""How clients in simulation open connections: `workloads.ports.Connector` over the simulated network.
+"""Open client connections in simulation: `workloads.ports.Connector` over the simulated network.
 
-A client lives on a host of its own (an address), so that network faults between clients and brokers can be told from
-faults among brokers.
+A client has its own host address, so that network faults between clients and brokers are distinct from faults among
+brokers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SimStream:
         self._network.send(self._end, frame)
 
     def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
-        """Hand over every frame in the event that delivers it."""
+        """Pass every frame on in the event that delivers it."""
         self._received, self._lost = received, lost
         while self._frames:
             received(self._frames.popleft())
@@ -75,7 +75,7 @@ class SimStream:
             lost("the connection is gone")
 
     async def receive(self) -> bytes:
-        """The next frame, for whoever reads one by one instead of listening."""
+        """Return the next frame, for a caller that reads frames one by one instead of listening."""
         while not self._frames:
             if self._closed:
                 raise ConnectionResetError("the connection is gone")
@@ -90,7 +90,7 @@ class SimStream:
         self._notify()
 
     def abort(self) -> None:
-        """What was sent is the network's already."""
+        """Close. What was sent is already in the network, so an abort cannot discard it."""
         self.close()
 
 
@@ -102,7 +102,7 @@ class SimConnector:
         self._source = source
 
     async def connect(self, host: str, port: int) -> SimStream:
-        """Raises ConnectionRefusedError if nobody listens, or nothing comes through in time."""
+        """Raises ConnectionRefusedError if no process listens, or no response arrives in time."""
         stream = SimStream(self._network)
         await stream.open(self._source, host, port)
         return stream

@@ -1,11 +1,11 @@
 """Delta debugging: the fewest parts of something that still fails (Zeller and Hildebrandt's ddmin).
 
-`ddmin(items, first_failing)` returns a sublist that fails and is *1-minimal*: take any one item away and it no longer
-does. It holds for every predicate that fails on the whole list, monotonic or not.
+`ddmin(items, first_failing)` returns a sublist that fails and is *1-minimal*: without any one of its items it no longer
+fails. This holds for every predicate that fails on the whole list, monotonic or not.
 
-The predicate is asked of many candidates at once, and answers with the first of them that fails. So whoever asks may
-run them side by side, and the outcome does not depend on how many at a time. Halves are tried before quarters, and so
-on; only *leaving out* is tried, never one part alone, which with two parts is the same.
+The predicate receives many candidates at once and returns the first of them that fails. The caller may therefore run
+them in parallel, and the outcome does not depend on how many run at a time. Halves are tried before quarters, and so
+on. Only *leaving out* a part is tried, never one part alone; with two parts these are the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FirstFailing = Callable[[list[list[Item]]], int | None]
 
 
 def ddmin(items: Sequence[Item], first_failing: FirstFailing[Item]) -> list[Item]:
-    """A 1-minimal failing sublist of `items`, which is known to fail; nothing at all, if that fails too."""
+    """Return a 1-minimal failing sublist of `items`, which is known to fail; an empty list if that fails too."""
     left = list(items)
     if not left or first_failing([[]]) is not None:
         return []
@@ -38,9 +38,9 @@ def ddmin(items: Sequence[Item], first_failing: FirstFailing[Item]) -> list[Item
 
 
 def _each_part_left_out(items: list[Item], parts: int) -> list[list[Item]]:
-    """The list without each of so many equal parts in turn.
+    """Yield the list without each of so many equal parts in turn.
 
-    The last parts come first: whatever is late in a run is least likely to have caused its end.
+    The last parts come first: what is late in a run is least likely to have caused its end.
     """
     bounds = [len(items) * part // parts for part in range(parts + 1)]
     return [items[:begin] + items[end:] for begin, end in reversed(list(pairwise(bounds)))]

@@ -1,21 +1,22 @@
 """A simulated disk: page cache over durable content, with the cost of every call, and faults at any kind of call.
 
-Two kinds of death are kept apart (docs/architecture.md): a *crash* ends the process and leaves the page cache, so
+Two kinds of death are distinct (docs/architecture.md): a *crash* ends the process and leaves the page cache, so
 everything written stays; a *power loss* leaves only what was made durable, plus a seeded part of the rest.
 
 Model, as strict as POSIX allows and stricter than ext4:
 
-* Content becomes durable by `File.sync`, names (creation, rename, removal) by `Disk.sync_directory`. The sizes up to
-  which each file is durable are the ledger.
+* Content becomes durable by `File.sync`, names (creation, rename, removal) by `Disk.sync_directory`. The ledger is the
+  size up to which each file is durable.
 * At a power loss `mode` says what becomes of the rest. `all`: nothing survives that was not synced. `torn`: of an
   un-synced tail a random prefix survives, cut at any byte, and in it sectors that never reached the disk read as zeros;
   an un-synced truncation is either kept or undone; of the un-synced name changes a random prefix survives, in order.
-  `none`: everything does.
+  `none`: everything survives.
 
 Each call adds to `cost` (microseconds); the process that made the calls is busy for that long (`take_cost`). A crash
-may strike between any two calls: `crash_after` counts calls, or those of one kind, down and raises `CrashNow` before
-the one it hits. Faults (`disturb`) make the calls of some kinds fail with `InjectedError`, or take longer. A write that
-fails leaves a random part of itself behind, as real ones may. While no fault is open a call costs one comparison more.
+may strike between any two calls: `crash_after` counts down calls, or calls of one kind, and raises `CrashNow` before
+the call that finds it at zero. Faults (`disturb`) make the calls of some kinds fail with `InjectedError`, or take
+longer. A write that fails leaves a random part of its content in the file, as real writes may. While no fault is open,
+a call costs one more comparison.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CrashNow(BaseException):
 
 
 class InjectedError(OSError):
-    """A disk call failed because a fault is open."""
+    """A disk call failed because of an open fault."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, os.strerror(number))
@@ -46,8 +47,11 @@ class InjectedError(OSError):
 
 @dataclass(slots=True, eq=False)
 class Disturbance:
-    """What a fault does to the calls of some kinds: `error` (a number of errno) with a probability, or microseconds of
-    `delay`. `met` counts the calls it has struck."""
+    """What a fault does to the calls of some kinds.
+
+    Fails them with `error` (an errno number) at `probability`, or adds `delay` microseconds. `met` counts the calls
+    that it affected.
+    """
 
     calls: frozenset[str]
     error: int | None = None
@@ -55,9 +59,9 @@ class Disturbance:
     delay: int = 0
     met: int = 0
     path: str = "*"
-    """Only files with such names."""
+    """Affect only files whose names match."""
     lie: bool = False
-    """Fsyncs that answer well and do nothing."""
+    """Report success of an fsync without making anything durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,10 @@ class DiskSpeed:
 
 
 class _Content:
-    """One inode. `durable` bytes from the front are safe; `undone` is the safe tail an un-synced truncation cut."""
+    """One inode.
+
+    `durable` bytes from the front are safe; `undone` is the durable tail that an un-synced truncation removed.
+    """
 
     __slots__ = ("data", "durable", "undone")
 
@@ -93,7 +100,7 @@ class _Content:
         self.undone = None
 
     def lose_power(self, rng: Random, mode: LossMode) -> int:
-        """Forget what was not durable; how many bytes are gone or have come back."""
+        """Discard what was not durable. Return the number of bytes that were lost or came back."""
         before = len(self.data)
         if mode != "none" and self.undone is not None and (mode == "all" or rng.random() < 0.5):
             self.data = self.data[: self.durable] + bytearray(self.undone)
@@ -110,7 +117,7 @@ class _Content:
         return lost
 
     def _miss_sectors(self, rng: Random) -> int:
-        """Some sectors of the surviving tail never reached the disk although the file's size did."""
+        """Zero some sectors of the surviving tail: they never reached the disk although the file's size did."""
         if rng.random() < 0.5:
             return 0
         missed = 0
@@ -172,7 +179,10 @@ class SimDisk:
         self.crash_after: int | None = None
         self.crash_kind: CallKind | None = None
         self.in_use = True
-        """Whether calls come from the disk's process. Faults strike no others: an observer may look at any time."""
+        """Whether calls come from the disk's process.
+
+        Faults affect only those: the simulation observer may read at any time.
+        """
         self.syncs = 0
         self.errors = 0
         self.bytes_lost = 0
@@ -187,12 +197,12 @@ class SimDisk:
     # -- cost and death ---------------------------------------------------------------------------------------
 
     def take_cost(self) -> int:
-        """Microseconds spent since it was asked last, without what a slow disk adds."""
+        """Return the microseconds spent since the last call, without those that a slow disk adds."""
         cost, self._cost = self._cost, 0
         return cost
 
     def take_slowness(self) -> int:
-        """Microseconds that a slow disk has added since it was asked last."""
+        """Return the microseconds that a slow disk has added since the last call."""
         slowness, self._slowness = self._slowness, 0
         return slowness
 
@@ -209,7 +219,7 @@ class SimDisk:
         self._cost += self.speed.call + size * self.speed.megabyte // 1_000_000
 
     def charge_sync(self, kind: CallKind, where: _Content | str) -> bool:
-        """Account for one call that waits for the medium; whether the medium has it, which a disk may lie about."""
+        """Account for one call that waits for the medium. Return whether it is durable, which a lying disk pretends."""
         if self.crash_after is not None:
             self._count_down(kind)
         honest = not (self._disturbances and self.in_use and self._suffer(kind, where))
@@ -228,12 +238,12 @@ class SimDisk:
         self.crash_after -= 1
 
     def spare(self) -> None:
-        """No crash is due any more."""
+        """Cancel a pending crash."""
         self.crash_after = None
         self.crash_kind = None
 
     def _suffer(self, kind: CallKind, where: _Content | str) -> bool:
-        """Whether the call is only pretended to be made."""
+        """Apply the open faults to one call. Return whether the call is only pretended."""
         lied = False
         for disturbance in self._disturbances.values():
             if kind not in disturbance.calls or not self._is_about(disturbance.path, where):
@@ -251,19 +261,19 @@ class SimDisk:
         return lied
 
     def _is_about(self, pattern: str, where: _Content | str) -> bool:
-        """Whether a file, by its name or by what it is, has such a name."""
+        """Return whether a file, given by name or content, matches a pattern."""
         if pattern == "*":
             return True
         names = [where] if isinstance(where, str) else [name for name, one in self._names.items() if one is where]
         return any(fnmatch(name, pattern) for name in names)
 
     def part_of(self, chunks: tuple[bytes | bytearray | memoryview, ...]) -> bytes:
-        """What a failing write leaves behind."""
+        """Return the random part that a failing write leaves in the file."""
         whole = b"".join(chunks)
         return whole[: self._rng.randint(0, len(whole))]
 
     def disturb(self, cause: str, disturbance: Disturbance) -> None:
-        """Let calls fail or take longer until `undisturb(cause)`."""
+        """Make calls fail or take longer until `undisturb(cause)`."""
         self._disturbances[cause] = disturbance
 
     def undisturb(self, cause: str) -> None:
@@ -271,11 +281,11 @@ class SimDisk:
 
     @property
     def failing(self) -> bool:
-        """Whether a fault is open that lets calls fail."""
+        """Whether an open fault makes calls fail."""
         return any(one.error is not None for one in self._disturbances.values())
 
     def lose_power(self, mode: LossMode = "torn") -> int:
-        """Forget what was not durable; how many bytes were lost. The process must be dead."""
+        """Discard what was not durable. Return the number of bytes lost. The process must be dead."""
         kept = {"all": 0, "none": len(self._pending)}.get(mode, -1)
         if kept < 0:
             kept = self._rng.randint(0, len(self._pending))
@@ -290,11 +300,11 @@ class SimDisk:
         return lost
 
     def _contents(self) -> list[_Content]:
-        """Every file once, whatever its names."""
+        """Return every file once, even if it has several names."""
         return list({id(one): one for one in self._names.values()}.values())
 
     def wipe(self) -> int:
-        """Remove everything for good; how many bytes that was. The process must be dead."""
+        """Delete everything, durably. Return the number of bytes. The process must be dead."""
         lost = sum(len(content.data) for content in self._contents())
         self._names.clear()
         self._durable_names.clear()
@@ -304,7 +314,7 @@ class SimDisk:
 
     @property
     def unsynced_bytes(self) -> int:
-        """Content that a power loss could take now."""
+        """Bytes of content that a power loss could take now."""
         return sum(len(content.data) - content.durable for content in self._contents())
 
     @property

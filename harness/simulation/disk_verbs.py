@@ -1,4 +1,4 @@
-"""What the verbs about disk calls mean for a simulated disk."""
+"""Translate the verbs about disk calls into disturbances of a simulated disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAKES_SPACE = frozenset({"write", "create", "rename"})
 
 
 def disturbance_for(verb: str, arguments: Arguments) -> Disturbance:
-    """What becomes of which calls. Raises ValueError for what a simulated disk does not have."""
+    """Return which calls are affected and how. Raises ValueError for what a simulated disk does not support."""
     calls, path = calls_in(arguments), str(arguments.get("path", "*"))
     if verb == "disk.fill":
         if arguments.get("leave", 0):

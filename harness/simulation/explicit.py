@@ -1,16 +1,16 @@
-"""From a run to a schedule: everything that a seed drew, written down as data (docs/simulation.md, "Schedules").
+"""Write down as a schedule everything that a seed drew in a run (docs/simulation.md, "Schedules").
 
-A `Witness` is told of every operation and every fault of a run. `Recording.scenario()` is then the run as a scenario
-of its own: `workload.operations` lists what was invoked and when, `nemesis` the faults with the hosts that they hit,
-`cluster.mutants` and `seeds` what was given on the command line. It is an ordinary suite, for both worlds.
+A `Witness` receives every operation and every fault of a run. `explicit` then returns the run as a scenario:
+`workload.operations` lists what was invoked and when, `nemesis` the faults with the hosts that they hit,
+`cluster.mutants` and `seeds` what the command line gave. It is an ordinary suite, for both worlds.
 
-Two things stay with the seed, because no host obeys them: how long messages take, and how node processes time their
-elections. So an explicit scenario without its seed is another run, and one that is changed is another run too.
+Two choices stay with the seed, because no host obeys them: how long messages take, and how node processes time their
+elections. So an explicit scenario without its seed is a different run, and so is a changed one.
 
-A swarm's faults are translated into the nemesis's vocabulary. They keep their times to the millisecond, but are
-carried out with evidence like all others, which takes some virtual milliseconds; and what hosts have no word for, a
-crash in the middle of a turn, becomes its nearest relative, a kill. So the translation of a failing seed may not fail:
-`shrink.py` tries it with a few seeds.
+A swarm's faults are translated into the nemesis's vocabulary. They keep their times to the millisecond. They are
+carried out with evidence like all others, which takes some virtual milliseconds. A crash in the middle of a turn, for
+which hosts have no word, becomes a kill. So the translation of a failing seed may pass: `shrink.py` tries it with a few
+seeds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from squall.workloads.scripted import SCRIPTED, operation_at
 BETWEEN_LOOKS_S = 0.1
 SHORTEST_FAULT_S = 0.001
 DRAWS_BY_ITSELF = ("halves", "thirds", "bridge", "majorities-ring", "admin-mix")
-"""Faults that draw what no target names; their lot is written down with them."""
+"""Faults with a random choice that no target names; the recorded fault includes the lot that they drew."""
 
 _ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
 
 @dataclass
 class Recording(Witness):
-    """A witness that remembers what a schedule lists. Times are the history's clock, in nanoseconds."""
+    """A witness that records what a schedule lists. Times are nanoseconds of the history's clock."""
 
     operations: list[Event] = field(default_factory=list)
     faults: dict[str, NemesisEvent] = field(default_factory=dict)
@@ -62,7 +62,10 @@ def explicit(
     nemesis: Iterator[NemesisEntry],
     load_started: int,
 ) -> Scenario:
-    """The scenario with all that was drawn in it. `nemesis` comes of `scheduled_faults` or `swarm_faults`."""
+    """Return the scenario with every random choice written out.
+
+    `nemesis` comes from `scheduled_faults` or `swarm_faults`.
+    """
     faults = tuple(nemesis)
     operations = tuple(operation_at(event.invoked - load_started, event.operation) for event in recording.operations)
     cluster = scenario.cluster.model_copy(
@@ -86,7 +89,7 @@ def explicit(
 
 
 def scheduled_faults(schedule: Schedule, recording: Recording, load_started: int) -> Iterator[NemesisEntry]:
-    """The faults of a suite that took place, each on the hosts that it hit, in order of time."""
+    """Yield the faults of a suite that took place, in order of time, each with the hosts that it hit."""
     for fault in schedule.faults:
         started = recording.faults.get(fault.id)
         if started is not None:
@@ -94,7 +97,7 @@ def scheduled_faults(schedule: Schedule, recording: Recording, load_started: int
 
 
 def _resolved(fault: ScheduledFault, started: NemesisEvent, started_s: float) -> NemesisEntry:
-    """One occurrence with its hosts by name. A fault that had to wait for somebody to hit is due when it found him."""
+    """Name the hosts of one occurrence. A fault that waited for a target is due when it found one."""
     at = fault.at_s
     if fault.follows is not None:
         at = started_s
@@ -112,12 +115,12 @@ def _resolved(fault: ScheduledFault, started: NemesisEvent, started_s: float) ->
 
 
 def swarm_faults(begun: list[SwarmFault]) -> Iterator[NemesisEntry]:
-    """What a swarm carried out, in the nemesis's words and in order of time."""
+    """Yield what a swarm carried out, in the nemesis's vocabulary and in order of time."""
     for fault in sorted(begun, key=lambda one: one.at):
         timing = {"at": round(fault.at, 3), "for": max(SHORTEST_FAULT_S, round(fault.duration, 3))}
         yield _ENTRY.validate_python(fault.written() | timing)
 
 
 def event_count(scenario: Scenario) -> int:
-    """How many events a schedule lists: client operations and faults."""
+    """Return how many events a schedule lists: client operations and faults."""
     return len(scenario.workload.operations or ()) + len(scenario.nemesis)

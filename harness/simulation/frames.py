@@ -1,8 +1,8 @@
-"""Frames in words: what a request or answer says about one log, and whether that is news.
+"""Describe frames in words: what a request or response states about one log, and whether that is new.
 
-Requests are known by their header, answers by the request that they answer on their connection. Most of the traffic of
-a cluster says nothing: followers ask again and again for what is not there yet. So a frame that speaks of the log is
-told only if it says something else than the frame of its kind before it, on the same way between two nodes.
+A request is identified by its header, a response by its request on the connection. Most of the traffic of a cluster
+carries no news: followers repeatedly fetch records that do not exist yet. So a frame about the log is reported only if
+it differs from the previous frame of its kind, in the same direction between the same two nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _NAMES = {key: key.name.replace("_", " ").title().replace(" ", "") for key in Ap
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One frame: the API, whether it is the answer, and what it says of the log. `weight` is 2 for what moves data."""
+    """One frame:
+
+    the API, whether it is the response, and its content about the log. `weight` is 2 for frames with data.
+    """
 
     api: str
     is_answer: bool
@@ -52,7 +55,7 @@ class Said:
 
 
 class FrameReader:
-    """Reads the frames of one run with an eye on one log."""
+    """Reads the frames of one run for what they state about one log."""
 
     def __init__(self, log: tuple[str, int]) -> None:
         self.names: Mapping[int, str] = {}
@@ -62,7 +65,7 @@ class FrameReader:
         self._before: dict[tuple[str, str, str, bool], str] = {}
 
     def read(self, end: ConnectionEnd, frame: bytes) -> Said | None:
-        """What this frame, sent from `end`, says of the log; None if that is nothing, or nothing new."""
+        """Return what this frame, sent from `end`, states about the log; None if that is nothing, or nothing new."""
         try:
             said = self._answer(end, frame) if end.is_server else self._request(end, frame)
         except ProtocolError:
@@ -175,7 +178,7 @@ class FrameReader:
         return None
 
     def _records_of_metadata(self, body: Any) -> Iterator[str]:
-        """What a piece of the metadata log says about the topic-partition, and who is fenced in it."""
+        """Yield what a piece of the metadata log states about the topic-partition, and which brokers it fences."""
         for topic in body.responses:
             for one in topic.partitions:
                 for header, batch in iterate_batches(one.records or b""):

@@ -1,25 +1,25 @@
-"""What only an omniscient observer can check, checked as the run goes (docs/requirements.md, "Invariants").
+"""Check during a simulated run what only an omniscient observer can (docs/requirements.md, "Invariants").
 
-The observer looks at a node between two of its turns, before anything the turn said is released, and at what clients
-are told when they are told. All eleven invariants are asserted:
+The observer examines a node between two of its turns, before any output of the turn is released, and it examines what
+clients receive at the time they receive it. It asserts all eleven invariants:
 
-* LM, HWM          two replicas that agree on (offset, epoch) agree on all before it; what a high watermark has covered
-                   is never replaced; the quorum's never falls                                  (`observed_log.py`)
-* ELECT            one leader per (log, epoch), quorum and data alike, and a new leader has all that is committed
-* ISR              every running member of ISR or ELR has all that is committed, since it may lead next, and whoever
-                   a leader counts as in sync, a pending change included, has all below its high watermark
+* LM, HWM          two replicas that agree on (offset, epoch) agree on all before it; records below a high watermark are
+                   never replaced; the quorum's high watermark never falls                      (`observed_log.py`)
+* ELECT            one leader per (log, epoch), for quorum and data, and a new leader has all that is committed
+* ISR              every running member of ISR or ELR has all that is committed, since it may lead next, and every
+                   replica that a leader counts as in sync, a pending change included, has all below its high watermark
 * EPOCH, IMAGE     equal offsets mean equal images; epochs move as the records say           (`observed_images.py`)
 * ACK, UNIQ, RT, PREFIX, PHANTOM
-                   what clients are told is what is committed                                     (`promises.py`)
+                   what clients receive is what is committed                                      (`promises.py`)
 
-RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`); CS-04 when a controller lets a broker go
-(`observed_shutdown.py`); MD-09, that no administrator's write is carried out twice (`observed_writes.py`);
-and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
-(`observed_followers.py`).
+It also checks RA-05, CS-02, SN-03 and FD-05 by replaying the metadata records (`observed_metadata.py`); CS-04 when a
+controller lets a broker shut down (`observed_shutdown.py`); MD-09, that no administrator's write is carried out twice
+(`observed_writes.py`); DP-07, log start ≤ high watermark ≤ log end; and what followers do to their logs: EP-04 and
+DP-13 (`observed_followers.py`).
 
-It is driven by change. The nodes' own trace names the topic-partitions that a turn has touched, and only those are
-looked at; every `SWEEP`-th turn of a node all of its replicas are, in case that something moved without a word. Logs
-are known by topic id, so that a topic created again under its name is another one.
+The observer is driven by change. The nodes' own trace names the topic-partitions that a turn has touched, and only
+those are examined. Every `SWEEP`-th turn of a node all of its replicas are examined, in case of an untraced change.
+Logs are identified by topic id, so that a topic created again under its name has a new log.
 
 A breach raises `InvariantBroken`, which ends the run and carries the event that broke it (`moments.py`).
 """
@@ -61,7 +61,7 @@ Place = tuple[str, int]
 
 @dataclass
 class Sightings:
-    """What happened in a run, counted."""
+    """Counts of what happened in a run."""
 
     quorum_leaders: int = 0
     partition_leaders: int = 0
@@ -78,7 +78,7 @@ class Sightings:
 
 @dataclass(slots=True)
 class _Watched:
-    """One topic-partition: its log, what clients know of it, and who has lost un-synced records since it was whole."""
+    """One topic-partition: its log, what clients know of it, and which hosts have lost un-synced records of it."""
 
     log: ObservedLog
     promised: Promised
@@ -94,10 +94,10 @@ class _Watched:
 
 
 class Observer:
-    """Watches all processes of one simulated cluster; it is their nodes' `Trace` as well."""
+    """Watches all processes of one simulated cluster; also their nodes' `Trace`."""
 
     def __init__(self, *, acks_all: bool = True, unclean_allowed: bool = False) -> None:
-        """`unclean_allowed`: the cluster's configuration allows unclean elections; topics may by themselves."""
+        """`unclean_allowed`: the cluster's configuration allows unclean elections; a topic may do so, too."""
         self.sightings = Sightings()
         self.recent: deque[Turn] = deque(maxlen=RECENT_TURNS)
         self.quorum = ObservedLog("__cluster_metadata-0")
@@ -122,21 +122,24 @@ class Observer:
         self._voter_records: dict[int, None] = {}
         self._undue_leaves: list[str] = []
         self._implausible: list[str] = []
-        """Messages that a node refused since nobody may send them: here everybody is one of our nodes."""
+        """Messages that a node refused as never valid.
+
+        In simulation every sender is one of our nodes, so each is a bug.
+        """
         self._voted: dict[tuple[int, int], int] = {}
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
         self._quorum_seen: dict[Place, tuple[int, int, bool, int]] = {}
 
     def watch(self, processes: Mapping[str, SimProcess], names: Mapping[int, str]) -> None:
-        """Learn of the processes by name, and of the names by node id."""
+        """Register the processes by name, and the names by node id."""
         self._processes = dict(processes)
         self._names = dict(names)
 
-    # -- what nodes say (nodes.ports.Trace) -----------------------------------------------------------------------
+    # -- the nodes' trace (nodes.ports.Trace) -----------------------------------------------------------------------
 
     def event(self, name: str, **fields: object) -> None:
-        """A node's trace: which topic-partition is touched, and how far a log was cut."""
+        """Record a node's trace event: which topic-partition was touched, and how far a log was truncated."""
         self._traced.append((name, fields))
         topic = fields.get("topic")
         if topic is not None:
@@ -156,7 +159,7 @@ class Observer:
         self._quorum_touched = True
         if name == "voters":
             self._voter_records[int(fields["offset"])] = None  # type: ignore[call-overload]
-            self.sightings.voter_changes = len(self._voter_records) - 1  # the first one says how it began
+            self.sightings.voter_changes = len(self._voter_records) - 1  # the first one records the initial state
             return
         if name == "broker_shuts_down" and fields.get("granted"):
             self.sightings.controlled_shutdowns += 1
@@ -181,12 +184,12 @@ class Observer:
             self._quorum_cuts[node] = min(cut, self._quorum_cuts.get(node, cut))
 
     def leaders_of(self, place: str) -> Mapping[int, str]:
-        """Who has led `events-0` in which leader epoch; of a topic made anew, in its newest incarnation."""
+        """Return the leaders of `events-0` by leader epoch; for a topic created again, of its newest incarnation."""
         found = [watched.log.leaders for watched in self._watched.values() if watched.log.name == place]
         return found[-1] if found else {}
 
     def power_lost(self, name: str) -> None:
-        """This host's node has lost what was not durable: a replica of it may lack what was committed."""
+        """Record that this host's node lost what was not durable: its replicas may lack committed records."""
         for key, watched in self._watched.items():
             registration = self.images.newest.get(key)
             if registration is None or name not in [self._names[one] for one in registration.replicas]:
@@ -204,7 +207,7 @@ class Observer:
         cut, self._cut = self._cut, {}
         traced, self._traced = self._traced, []
         quorum_touched, self._quorum_touched = self._quorum_touched, False
-        if node is None:  # it died in this turn: what it traced before is nobody's
+        if node is None:  # the node died in this turn: discard what it traced before
             self._votes.clear()
             self._snapshots.clear()
             self._undue_leaves.clear()
@@ -260,7 +263,10 @@ class Observer:
     # -- the quorum -----------------------------------------------------------------------------------------------
 
     def _look_at_quorum(self, process: SimProcess, node: Node, cut: int | None, reset: int | None) -> None:
-        """`cut`: where the log was truncated in this turn. `reset`: where it begins anew, after a snapshot."""
+        """Check the quorum's log after a turn.
+
+        `cut`: where the log was truncated in this turn. `reset`: where it restarts after a snapshot.
+        """
         raft, log = node.raft, self.quorum
         place = (process.name, process.incarnation)
         end, high_watermark, leads = raft.end_offset, raft.high_watermark, raft.is_leader
@@ -283,7 +289,7 @@ class Observer:
         if isinstance(raft.role, Leader):
             self._look_at_commitment(process, raft.role)
         if reset is not None or raft.log.start_offset > log.seen(place, raft.log.start_offset).examined:
-            log.forget(place)  # a snapshot has taken the place of what it had, committed or not
+            log.forget(place)  # a snapshot has replaced its records, committed or not
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
             self.sightings.quorum_leaders += 1
@@ -308,7 +314,7 @@ class Observer:
                 self.metadata.follow(committed)
 
     def _look_at_votes(self) -> None:
-        """A voter gives one vote in an epoch, through all its incarnations (QC-06, QC-08)."""
+        """A voter grants one vote in an epoch, through all its incarnations (QC-06, QC-08)."""
         votes, self._votes = self._votes, []
         for voter, epoch, candidate in votes:
             first = self._voted.setdefault((voter, epoch), candidate)
@@ -321,7 +327,7 @@ class Observer:
                 )
 
     def _look_at_commitment(self, process: SimProcess, role: Leader) -> None:
-        """A leader commits nothing before a record of its own epoch, which takes all older ones along (QC-16)."""
+        """A leader commits nothing before a record of its own epoch, which also commits all older ones (QC-16)."""
         if role.high_watermark is not None and role.high_watermark <= role.epoch_start_offset:
             raise InvariantBroken(
                 "HWM",
@@ -330,7 +336,7 @@ class Observer:
             )
 
     def _look_at_applied(self, process: SimProcess, node: Node) -> None:
-        """Nobody acts on metadata that the replica beneath has not heard to be committed (MD-03, rule 30)."""
+        """A node applies only metadata that its own replica knows to be committed (MD-03, rule 30)."""
         high_watermark = node.raft.high_watermark
         images = [] if node.controller is None else [("controller", node.controller.committed)]
         images += [] if node.broker is None else [("broker", node.broker.image)]
@@ -343,7 +349,7 @@ class Observer:
                 )
 
     def _note_leave(self, controller: int, broker: int) -> None:
-        """A controller lets a broker go: judged at once, before what it decided changes its image."""
+        """A controller lets a broker shut down: check at once, before the decision changes the controller's image."""
         node = self._running(controller)
         image = None if node is None or node.controller is None else node.controller.image
         undue = None if image is None else undue_leave(image, broker, self._running)
@@ -354,7 +360,7 @@ class Observer:
         return self._processes[self._names[node_id]].node
 
     def _look_at_leaves(self) -> None:
-        """Who is let go leads nothing, and every active broker has heard of that (CS-04)."""
+        """A broker that may shut down leads nothing, and every active broker has received that metadata (CS-04)."""
         undue, self._undue_leaves = self._undue_leaves, []
         if undue:
             raise InvariantBroken("CS-04", undue[0])
@@ -367,7 +373,7 @@ class Observer:
             self._registered(changed, image)
 
     def _registered(self, changed: Changed, image: MetadataImage) -> None:
-        """The controller has decided something new about a topic-partition."""
+        """The controller has decided a change of a topic-partition."""
         before, now = changed.before, changed.registration
         watched = self._watch(changed.topic, changed.topic_id, changed.partition)
         settings = image.topic_settings(changed.topic)
@@ -464,7 +470,7 @@ class Observer:
 
     @staticmethod
     def _batches(replica: TopicPartitionReplica, end: int) -> Iterator[tuple[Batch, memoryview]]:
-        """Whole batches of a replica's log up to `end`, with their content."""
+        """Return the whole batches of a replica's log up to `end`, with their content."""
         return batches_of(
             lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
             replica.log.start_offset,
@@ -472,12 +478,12 @@ class Observer:
         )
 
     def _unclean_election(self, topic: str, place: TopicPartitionId, leader_epoch: int) -> None:
-        """The committed records hold an unclean election. It makes a loss legal if the settings allow it."""
+        """Record a committed unclean election. It makes a loss legal if the settings allow it."""
         if self._may_be_unclean(topic):
             self._watch(topic, *place).unclean[leader_epoch] = None
 
     def _loss_allowed(self, watched: _Watched) -> bool:
-        """An unclean election whose leader has not begun yet, or more lost disks than min ISR is a promise for."""
+        """Return whether an unclean election's leader has yet to begin, or min ISR or more replicas lost data."""
         return watched.is_loss_pending(watched.log.newest_epoch) or len(watched.robbed) >= watched.min_isr
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -494,14 +500,14 @@ class Observer:
         return None if hosted is None else hosted.replica
 
     def _is_whole(self, name: str, key: TopicPartitionId, registration: PartitionRegistration) -> bool:
-        """Whether a replica that was robbed has everything again, and is trusted to."""
+        """Return whether a replica that lost records has everything again and is in the ISR."""
         replica = self._replica_of(name, key)
         if replica is None or name not in [self._names[one] for one in registration.isr]:
             return False
         return replica.end_offset >= self._watched[key].log.end
 
     def _check_eligible(self, key: TopicPartitionId, watched: _Watched) -> None:
-        """Whoever may be elected has every committed record."""
+        """Every replica that may be elected has every committed record."""
         registration = self.images.newest.get(key)
         if registration is None:
             return
@@ -526,7 +532,10 @@ class Observer:
         )
 
     def _is_registered(self, name: str) -> bool:
-        """Whether the controller has heard of the incarnation that runs: until then its membership is another's."""
+        """Return whether the controller has registered the running incarnation.
+
+        Until then the broker's memberships belong to an earlier incarnation.
+        """
         process = self._processes[name]
         assert process.node is not None and process.node.broker is not None
         image = self.images.newest_image
@@ -534,7 +543,7 @@ class Observer:
         return registration is not None and registration.epoch == process.node.broker.lifecycle.epoch
 
     def _check_in_sync(self, watched: _Watched, process: SimProcess, replica: TopicPartitionReplica) -> None:
-        """Hold the newest leader's high watermark to the members it counts: all of them, or the one just touched."""
+        """Check the newest leader's high watermark against the members it counts: all, or the one just touched."""
         log = watched.log
         if replica.is_leader and replica.leader_epoch == log.newest_epoch:
             for member in replica.maximal_isr:
@@ -573,9 +582,9 @@ class Observer:
         )
 
     def _is_out_since(self, leader: TopicPartitionReplica, member: int) -> bool:
-        """Whether a leader that is deposed without having heard of it counts a member that is out of the ISR by now.
+        """Return whether a deposed leader, unaware of its deposition, counts a member that has since left the ISR.
 
-        A reassignment may even have taken the replica away, and another given it back, empty (RA-03).
+        A reassignment may even have removed the replica, and another reassignment restored it, empty (RA-03).
         """
         registration = self.images.newest.get((leader.topic_id, leader.partition))
         if registration is None or registration.leader_epoch <= leader.leader_epoch:
@@ -585,7 +594,7 @@ class Observer:
     # -- clients --------------------------------------------------------------------------------------------------
 
     def client_event(self, event: Event, number: int = 0, at: int = 0) -> None:
-        """An operation was invoked or has completed. Raises InvariantBroken. `number` and `at`: which event that is."""
+        """Record an invocation or a completion. Raises InvariantBroken. `number` and `at` say which event that is."""
         operation = event.operation
         promised = self._promised(operation.topic, operation.partition)
         if promised is None:
@@ -603,7 +612,7 @@ class Observer:
             raise
 
     def _promised(self, topic: str | None, partition: int | None) -> Promised | None:
-        """The one log of that name. A name that had several ids promises nothing: who is meant cannot be told."""
+        """Return the newest log of that name, or None if there is none yet."""
         ids = self.images.topic_ids.get(topic or "", [])
         if topic is None or partition is None or not ids:
             return None
@@ -612,7 +621,7 @@ class Observer:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def final(self) -> None:
-        """Everything is healed and whole: every replica in sync has the committed log, byte for byte (ACK, UNIQ)."""
+        """Every replica in sync has the committed log, byte for byte, once all is healed and whole (ACK, UNIQ)."""
         for key, registration in self.images.newest.items():
             watched = self._watched.get(key)
             if watched is None or not self.images.is_current(watched.topic, key[0]):
@@ -640,7 +649,10 @@ class Observer:
 
 
 def _first_lacking(log: ObservedLog, role: object, end: int) -> str:
-    """The first committed record that a new leader of the quorum lacks; what it has begun its epoch with is its own."""
+    """Describe the first committed record that a new quorum leader lacks.
+
+    Records that the leader appended to begin its epoch do not count.
+    """
     offset = min(end, role.epoch_start_offset) if isinstance(role, Leader) else end
     batch = log.at(offset)
     return f"it lacks offset {offset}" + ("" if batch is None else f" of epoch {batch.epoch}")

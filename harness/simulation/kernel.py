@@ -1,8 +1,8 @@
-"""Virtual time: one heap of events that drives simulated processes and asyncio coroutines alike.
+"""Virtual time: one heap of events that drives both simulated processes and asyncio coroutines.
 
-The kernel is an asyncio event loop without sockets, threads or a clock of its own. Time is an integer number of
-microseconds and jumps from one event to the next. Node processes are plain callbacks on the heap (`at`); workloads
-and the nemesis are ordinary coroutines, whose timers asyncio puts on the same heap through `call_at`.
+The kernel is an asyncio event loop without sockets, threads or a clock. Time is an integer number of microseconds and
+jumps from one event to the next. Node processes are plain callbacks on the heap (`at`); workloads and the nemesis are
+ordinary coroutines, whose timers asyncio puts on the same heap through `call_at`.
 
 Laws:
 
@@ -33,21 +33,22 @@ Result = TypeVar("Result")
 
 
 def _not_before(seconds: float) -> int:
-    """Microseconds, rounded up: who wakes a nanosecond early would find nothing due, ask again, and wake for ever.
+    """Convert seconds to microseconds, rounded up.
 
-    A ten-thousandth of a microsecond is what floats get wrong.
+    A coroutine that wakes a nanosecond early would find nothing due, sleep again, and repeat this forever. Differences
+    of a ten-thousandth of a microsecond count as float error.
     """
     return ceil(seconds * MICROSECONDS - 1e-4)
 
 
 class Deadlock(Exception):
-    """The awaited coroutine is not done and no event is left that could finish it."""
+    """The awaited coroutine is not done, and no remaining event could finish it."""
 
 
 class Scheduled(list[Any]):
     """One event: [when, sequence number, callback, arguments]; a list, so that heaps compare events in C.
 
-    It stands where asyncio expects a handle: coroutines may cancel it. A cancelled event has no callback.
+    It serves as asyncio's handle: coroutines may cancel it. A cancelled event has no callback.
     """
 
     __slots__ = ()
@@ -65,8 +66,8 @@ class Scheduled(list[Any]):
 class Kernel(asyncio.AbstractEventLoop):
     """An event loop in virtual time. `now` is in microseconds since the start of the run.
 
-    What is due now waits in a queue and not on the heap. All of it was scheduled at this very time, after whatever
-    the heap holds for it, so that the heap's events come first.
+    Events that are due now wait in a queue and not on the heap. All of them were scheduled at this very time, after
+    every event that the heap holds for it, so the heap's events come first.
     """
 
     LAST_EVENTS = 100_000
@@ -123,7 +124,7 @@ class Kernel(asyncio.AbstractEventLoop):
             return True
 
     def _run_until(self, done: Callable[[], bool]) -> None:
-        """`step` over and over, in one loop: a run is hundreds of thousands of steps."""
+        """Repeat `step` in one inlined loop: a run is hundreds of thousands of steps."""
         heap, due = self._heap, self._due
         while not done():
             if due and not (heap and heap[0][0] <= self.now):
@@ -147,7 +148,7 @@ class Kernel(asyncio.AbstractEventLoop):
         raise failure
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run events until the awaitable is done; its result. Raises Deadlock if nothing can finish it."""
+        """Run events until the awaitable is done. Return its result. Raises Deadlock if nothing can finish it."""
         previous = events._get_running_loop()
         events._set_running_loop(self)
         self._running = True
@@ -164,7 +165,7 @@ class Kernel(asyncio.AbstractEventLoop):
         self.run_until_complete(self._pause(duration))
 
     def shut_down(self) -> None:
-        """End every coroutine that is left, in no particular order: the run is over and its trace is taken."""
+        """Cancel every remaining coroutine, in no particular order: the run is over and its trace is complete."""
         previous = events._get_running_loop()
         events._set_running_loop(self)
         try:

@@ -1,8 +1,8 @@
-"""What links of the simulated network do to messages, by nature and by faults: plain data and the sums over it.
+"""Model what links of the simulated network do to messages, naturally and by faults: plain data and sums over it.
 
-`NetworkSpeed` is the network as it is. A `Shape` makes one direction of a link late, lossy or narrow. An `RpcRule`
-picks out the requests of one API from some sources to one server, or the answers to them, to hold them or to cut their
-connection. Both count what they did, so that a fault without any effect shows.
+`NetworkSpeed` is the network without faults. A `Shape` makes one direction of a link late, lossy or narrow. An
+`RpcRule` selects the requests of one API from some sources to one server, or their responses, and holds them or cuts
+their connection. Shapes and rules count their effects, so that a fault without any effect is visible.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ RETRANSMISSION_TIMEOUT = 200_000
 LONGEST_RETRANSMISSION_TIMEOUT = 3_200_000
 SEGMENT = 1_448
 LONGEST_TAIL = 20.0
-"""Of a heavy-tailed jitter, in multiples of what was asked for."""
+"""The longest heavy-tailed jitter, in multiples of the configured jitter."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSpeed:
-    """Latencies in microseconds, one way: `latency` and an exponential tail of mean `jitter`. A rare one is a `spike`,
-    at least that long, with a heavy (Pareto) tail."""
+    """Latencies in microseconds, one way: `latency` and an exponential tail of mean `jitter`.
+
+    A rare one is a `spike`, at least that long, with a heavy (Pareto) tail.
+    """
 
     latency: int = 150
     jitter: int = 125
@@ -35,7 +37,7 @@ class NetworkSpeed:
     connect_timeout: int = 3_000 * MILLISECOND
 
     def draw(self, rng: Random) -> int:
-        """How long one message takes."""
+        """Return how long one message takes."""
         drawn = rng.random()
         if drawn >= self.spike_probability:
             return self.latency + int(-self.jitter * log(1.0 - drawn))
@@ -45,19 +47,22 @@ class NetworkSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One direction of a link: microseconds of delay, jitter up to that much more, the share of segments that are
-    lost and sent again, and bytes per second (None: as many as the link takes)."""
+    """One direction of a link.
+
+    Microseconds of delay, jitter up to that much more, the share of segments that are lost and sent again, and bytes
+    per second (None: as many as the link takes).
+    """
 
     delay: int = 0
     jitter: int = 0
     loss: float = 0.0
     rate: int | None = None
     distribution: str = field(default="uniform", repr=False)
-    """Of the jitter. Not printed: what is printed of a shape is folded into digests that are kept."""
+    """The distribution of the jitter. Not in the repr, which is folded into digests that are stored."""
 
 
 def jitter_of(distribution: str, width: int, rng: Random) -> int:
-    """What a message is late by chance, as on hosts (nemesis/agent/link_shapes.py): half of `width` in the mean."""
+    """Draw a message's jitter, as on hosts (nemesis/agent/link_shapes.py): half of `width` in the mean."""
     if distribution == "normal":
         return max(0, int(rng.gauss(width / 2, width / 4)))
     if distribution == "pareto":
@@ -66,7 +71,7 @@ def jitter_of(distribution: str, width: int, rng: Random) -> int:
 
 
 class ShapedLink:
-    """All shapes of one direction of a link together, and how far its queue reaches."""
+    """The sum of all shapes of one direction of a link, and how far its queue reaches."""
 
     __slots__ = ("_shapes", "delay", "free_at", "jitter", "loss", "messages", "rate", "retransmissions", "tails")
 
@@ -82,7 +87,7 @@ class ShapedLink:
         self._sum_up()
 
     def remove(self, cause: str) -> bool:
-        """Whether it was there; an empty link is as nature made it."""
+        """Remove a shape. Return whether it was there. A link without shapes behaves naturally."""
         found = self._shapes.pop(cause, None) is not None
         self._sum_up()
         return found
@@ -103,7 +108,7 @@ class ShapedLink:
         self.rate = min((shape.rate for shape in shapes if shape.rate is not None), default=None)
 
     def passing(self, now: int, size: int, rng: Random) -> int:
-        """How much later a message of this size arrives because of the shapes."""
+        """Return how much later a message of this size arrives because of the shapes."""
         self.messages += 1
         extra = self.delay
         if self.jitter:
@@ -118,7 +123,10 @@ class ShapedLink:
         return extra
 
     def _retransmitted(self, size: int, rng: Random) -> int:
-        """Time lost until every segment came through: the timeout doubles while the same message is lost again."""
+        """Return the time lost until every segment came through.
+
+        The timeout doubles while the same message is lost again.
+        """
         lost = 1.0 - (1.0 - self.loss) ** (1 + size // SEGMENT)
         waited, timeout = 0, RETRANSMISSION_TIMEOUT
         while rng.random() < lost:
@@ -142,7 +150,7 @@ class RpcRule:
     passed: int = 0
 
     def concerns(self, client: str, server: str) -> bool:
-        """Whether a connection between these two may carry such messages."""
+        """Return whether a connection between these two may carry such messages."""
         return server == self.server and (self.sources is None or client in self.sources)
 
     @property
@@ -150,11 +158,11 @@ class RpcRule:
         return self.messages is None
 
     def cuts_before(self) -> bool:
-        """For a cut, as the next such message arrives: whether it is lost with its connection."""
+        """For a cut, as the next matching message arrives: return whether it is lost with its connection."""
         return self.messages == 0
 
     def cuts_after(self) -> bool:
-        """For a cut, when such a message has arrived: whether its connection ends now."""
+        """For a cut, when a matching message has arrived: return whether its connection ends now."""
         self.passed += 1
         if self.messages and self.passed >= self.messages:
             self.passed = 0
@@ -163,7 +171,7 @@ class RpcRule:
 
 
 def api_key_of(request: bytes) -> int:
-    """The API key in a request's header."""
+    """Return the API key in a request's header."""
     return request[0] << 8 | request[1]
 
 
@@ -176,6 +184,6 @@ def correlation_of_response(response: bytes) -> bytes:
 
 
 def first_concerning(rules: Iterable[RpcRule], client: str, server: str, key: int, responses: bool) -> RpcRule | None:
-    """The rule that such a message meets. One that holds goes before one that cuts."""
+    """Return the rule that applies to such a message. A rule that holds has precedence over a rule that cuts."""
     met = [one for one in rules if one.api_key == key and one.responses == responses and one.concerns(client, server)]
     return min(met, key=lambda rule: not rule.holds, default=None)

@@ -1,8 +1,8 @@
-"""Many seeds over some processes: results as they come, memory that stays where it is.
+"""Run many seeds in several processes, with results as they come and bounded memory.
 
-Worker processes are replaced after `SEEDS_PER_WORKER` seeds each, so that what Python never gives back cannot add up
-over thousands of them. No more work is handed out than keeps the workers busy: whoever stops asking for results,
-because a failure was enough, waits for a few seeds and not for all.
+Worker processes are replaced after `SEEDS_PER_WORKER` seeds each, so that memory that Python never returns cannot add
+up over thousands of seeds. Only as many seeds are handed out as keep the workers busy: a caller that stops after a
+failure waits for a few seeds and not for all.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from squall.harness.suite import Scenario
 SEEDS_PER_WORKER = 100
 HANDED_OUT_PER_WORKER = 2
 AS_IT_IS = SimOptions()
-"""The scenario, nothing added."""
+"""The scenario without additions."""
 
 
 def simulate_many(
     scenario: Scenario, seeds: Sequence[int], options: SimOptions = AS_IT_IS, *, processes: int = 1
 ) -> Generator[SimResult, None, None]:
-    """Run many seeds; results come as they are ready. Closing the iterator leaves the rest undone."""
+    """Run many seeds; results come as they are ready. Closing the iterator skips the remaining seeds."""
     if processes <= 1 or len(seeds) == 1:
         yield from (simulate(scenario, seed, options) for seed in seeds)
         return
@@ -33,7 +33,10 @@ def simulate_many(
 
 
 def _generation(scenario: Scenario, seeds: Sequence[int], options: SimOptions, processes: int) -> Iterator[SimResult]:
-    """As many seeds as one set of workers does. Spawned workers start from nothing, as a single seed does."""
+    """Run as many seeds as one set of workers does.
+
+    Spawned workers start with a fresh interpreter, as a single seed does.
+    """
     workers = min(processes, len(seeds))
     pending: set[Future[SimResult]] = set()
     with pool_of_workers(workers) as pool:

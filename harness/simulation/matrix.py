@@ -1,15 +1,15 @@
-"""`squall mutants --verify`: every seeded bug and its healthy twin on the same seeds (HX-08).
+"""`squall mutants --verify`: run every seeded bug and its healthy twin on the same seeds (HX-08).
 
-A checker that has never caught a bug is not known to work, and one that cries wolf is worse than none. So each mutant
-has a *trial*: a scenario in which it must do harm, and the names of the invariants or anomalies that it must be caught
-by. On every seed the scenario is run twice, with the mutant and without. The mutant counts as caught on a seed only if
-the verdict is invalid and one of the *expected* names is among what broke; a crash, a cluster that does not become
-whole, or another anomaly does not count. The twin must be valid on every seed, or the catch proves nothing.
+A checker that has never caught a bug is not known to work, and false alarms are worse than no checker. So each mutant
+has a *trial*: a scenario in which it must do harm, and the names of the invariants or anomalies that must catch it. On
+every seed the scenario runs twice, with the mutant and without. The mutant counts as caught on a seed only if the
+verdict is invalid and one of the *expected* names is among what broke. A crash, a cluster that does not become whole,
+or another anomaly does not count. The twin must be valid on every seed, or the catch proves nothing.
 
 Controls have trials too: correct nodes in a configuration that is documented to lose records (N09). There the twin is
-another scenario, that of the configuration which does not.
+another scenario, with the configuration that does not lose them.
 
-Twins that several trials share are run once. What must be reached is 19 of 20 seeds, or the like for fewer.
+Twins that several trials share run once. The threshold is 19 of 20 seeds, or a corresponding number of fewer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CAUGHT_SHARE = 19 / 20
 
 @dataclass(frozen=True)
 class Trial:
-    """One seeded bug, or control, and how it must show.
+    """One seeded bug, or control, and how it must be caught.
 
     `scenario` names the run that must be invalid, with `mutants` switched on; `twin` names the one that must be valid,
     without. `expected` are names of invariants (docs/requirements.md) and anomalies (docs/reading-a-report.md).
@@ -54,19 +54,19 @@ class Trial:
     mutants: tuple[str, ...]
 
     def catches(self, result: SimResult) -> tuple[str, ...]:
-        """The expected names among what broke; empty if the bug was not caught for what it is."""
+        """Return the expected names among what broke; empty if the bug was not caught as itself."""
         if result.verdict != "invalid":
             return ()
         return tuple(name for name in result.broken if name in self.expected)
 
 
 def mutant(name: str, requirement: str, scenario: str, *expected: str) -> Trial:
-    """The trial of a mutant: its twin is the same scenario without it."""
+    """Return the trial of a mutant: its twin is the same scenario without it."""
     return Trial(name, requirement, scenario, expected, scenario, (name,))
 
 
 def control(name: str, requirement: str, scenario: str, twin: str, *expected: str) -> Trial:
-    """The trial of a configuration: correct nodes in both scenarios."""
+    """Return the trial of a configuration: correct nodes in both scenarios."""
     return Trial(name, requirement, scenario, expected, twin, ())
 
 
@@ -116,7 +116,7 @@ TRIALS: tuple[Trial, ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one trial on all seeds."""
+    """The outcome of one trial on all seeds."""
 
     trial: Trial
     seeds: int
@@ -132,7 +132,7 @@ class Row:
 
 
 def needed(seeds: int) -> int:
-    """On how many of so many seeds a mutant must be caught: 19 of 20, all of 3."""
+    """Return on how many of so many seeds a mutant must be caught: 19 of 20, all of 3."""
     return ceil(CAUGHT_SHARE * seeds)
 
 
@@ -147,14 +147,14 @@ class _Task:
 
 @dataclass
 class Matrix:
-    """All trials on all seeds: what is to be run, and what came of it so far."""
+    """All trials on all seeds: which simulations to run, and their results so far."""
 
     trials: Sequence[Trial]
     seeds: Sequence[int]
     results: dict[_Task, SimResult] = field(default_factory=dict)
 
     def tasks(self) -> list[_Task]:
-        """Every simulation once; seed by seed, so that a first column is there early."""
+        """Return every simulation once, seed by seed, so that the first column is complete early."""
         wanted: dict[_Task, None] = {}
         for seed in self.seeds:
             for trial in self.trials:
@@ -163,14 +163,14 @@ class Matrix:
         return list(wanted)
 
     def run(self, processes: int = 1) -> Generator[SimResult, None, None]:
-        """Run what is to be run; results come as they are ready."""
+        """Run the remaining simulations; results come as they are ready."""
         scenarios = {name: find_scenario(name)[0] for one in self.trials for name in (one.scenario, one.twin)}
         for task, result in _simulated(self.tasks(), scenarios, processes):
             self.results[task] = result
             yield result
 
     def rows(self) -> list[Row]:
-        """One row for each trial of which a seed has run, with its twin; a row counts such seeds only."""
+        """Return one row for each trial of which a seed has run, with its twin; a row counts such seeds only."""
         rows = [self._row(trial) for trial in self.trials]
         return [row for row in rows if row.seeds]
 
@@ -217,7 +217,7 @@ def _simulate(scenario: Scenario, task: _Task) -> SimResult:
 
 
 def chosen_trials(names: Iterable[str]) -> tuple[Trial, ...]:
-    """The trials of these names, all if none is given. Raises UsageError."""
+    """Return the trials of these names, or all if no name is given. Raises UsageError."""
     known = {trial.name: trial for trial in TRIALS}
     wanted = tuple(names)
     for name in wanted:
@@ -235,7 +235,7 @@ def verify(
     console: Console,
     witnesses: Path | None = None,
 ) -> int:
-    """Run the trials and print the matrix; 0 if every mutant is caught and every twin valid, else 1.
+    """Run the trials and print the matrix. Return 0 if every mutant is caught and every twin valid, else 1.
 
     `witnesses` is a directory for the first witness of each mutant on the first seed. Interrupted, it prints the matrix
     of the seeds that ended and raises KeyboardInterrupt.
@@ -264,7 +264,7 @@ def verify(
 
 
 def save_witnesses(matrix: Matrix, directory: Path) -> None:
-    """A file for each trial that was caught on the first seed, with what is told first of it."""
+    """Write a file for each trial that was caught on the first seed, with its first witness."""
     directory.mkdir(parents=True, exist_ok=True)
     for trial in matrix.trials:
         result = matrix.results[_Task(trial.scenario, trial.mutants, matrix.seeds[0])]
@@ -273,7 +273,7 @@ def save_witnesses(matrix: Matrix, directory: Path) -> None:
 
 
 def first_witness(trial: Trial, result: SimResult) -> str:
-    """What a reader is told first of a trial that was caught: what broke and where, and the circumstances."""
+    """Return the first witness of a caught trial: what broke and where, and the circumstances."""
     lines = [
         f"{trial.name}: {MUTANTS.get(trial.name, 'no mutant, but a configuration that is known to lose records')}",
         f"$ squall simulate {trial.scenario} --seed {result.seed}{_flags(trial)}",
@@ -289,7 +289,7 @@ def _flags(trial: Trial) -> str:
 
 
 def table_of(rows: Sequence[Row]) -> Table:
-    """The matrix, for people."""
+    """Render the matrix as a table."""
     table = Table(box=None, pad_edge=False)
     for heading in ("mutant", "breaks", "scenario", "caught", "by", "twin valid", ""):
         table.add_column(heading, no_wrap=True)
@@ -308,7 +308,7 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 
 def complaints(rows: Sequence[Row]) -> Iterator[str]:
-    """What was missed, with the command that repeats it."""
+    """Yield what was missed, with the command that repeats it."""
     told: set[tuple[str, int]] = set()
     for row in rows:
         trial = row.trial

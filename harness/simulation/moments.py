@@ -1,12 +1,12 @@
-"""Where in a run something happened: the event's number, its time, its node, and what it was.
+"""Describe where in a run something happened: the event's number, its time, its node, and its content.
 
-The observer keeps the last turns as they came, references and no texts, because a run has a hundred thousand of them
-and wants words for one. `Moment` is that one in words:
+The observer keeps the last turns as references, not texts: a run has a hundred thousand turns and needs words for one.
+`Moment` is that turn in words:
 
     event 41,382 at 12.403118 s, b2: Fetch request of node-3001 (connection 17); append events-3 first=12 …
 
-`what` names what the turn was given (frames by API and sender, connections, else its timer) and then what the node's
-own trace said of that turn.
+`what` names the inputs of the turn (frames by API and sender, connections, else its timer) and then the trace events of
+the node in that turn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Moment:
 
 
 class Turn(NamedTuple):
-    """One turn of a node, as it was: put into words only if somebody asks."""
+    """One turn of a node as recorded; put into words only on demand."""
 
     number: int
     at: int
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
     traced: Sequence[TraceEvent]
 
     def moment(self, node: Node | None) -> Moment:
-        """In words; `node` helps to name what came on connections of its own making."""
+        """Describe the turn in words; `node` helps to name connections that it opened."""
         given = [_input(method.__name__, arguments, node) for method, arguments in self.inputs]
         did = [_traced(name, fields) for name, fields in self.traced]
         words = _shortened(given) or "timer"

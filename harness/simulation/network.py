@@ -1,23 +1,23 @@
 """A simulated network of TCP connections, not of messages.
 
-What real TCP shows is what protocols must survive, and no more (research on prototypes: a model that re-delivers a
-message of a dead connection reports bugs no system has). So:
+It shows what real TCP can show and no more: a model that delivers a message of a dead connection again reports bugs
+that no system has. So:
 
 * A connection carries whole frames, first in first out, each way. Frames are real Kafka bytes. Its end is the last
   frame of a direction.
-* Latencies have an exponential tail and, rarely, a heavy one; whoever comes behind a late frame is late too.
+* Latencies have an exponential tail and, rarely, a heavy one; frames behind a late frame are late too.
 * A blocked direction (network partition, receiver deaf to sender) *stalls*: frames wait and arrive after the block is
   lifted, later by up to the length of the stall (retransmission back-off). Nothing is lost inside a connection.
   Loss (`Shape`) is a stall as well: of one retransmission timeout, or of several that grow.
-* A connection that has stalled for `user_timeout` is reset; each end learns of it by itself.
+* A connection that has stalled for `user_timeout` is reset; each end detects it independently.
 * A dead process resets its connections as soon as the reset can reach the other end. Frames already sent are delivered
-  before that, or lost with it: the seed decides. After a reset nothing more gets in.
+  before that, or lost with it: the seed decides. After a reset nothing more arrives.
 * Connecting needs both directions. Without a listener it is refused, through a block it times out.
-* Rules (`RpcRule`) hold or cut single kinds of message where they arrive. A held frame keeps its place, so that what is
-  behind it waits too; the connection is not dead meanwhile, for a proxy would acknowledge the bytes.
+* Rules (`RpcRule`) hold or cut single kinds of message where they arrive. A held frame keeps its place, so that frames
+  behind it wait too; the connection stays alive meanwhile, as behind a proxy that acknowledges the bytes.
 
 While no fault is open a frame costs one comparison with each table of faults. Every delivery is folded into `digest`,
-so two runs of one seed can be compared by one number.
+so that two runs of one seed can be compared by one number.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MILLISECOND = 1_000
 
 
 class Endpoint(Protocol):
-    """Who holds one end of a connection: a simulated process or a client."""
+    """The owner of one end of a connection: a simulated process or a client."""
 
     def connected(self, end: ConnectionEnd) -> None: ...
 
@@ -61,8 +61,8 @@ Acceptor = Callable[["ConnectionEnd"], Endpoint]
 class ConnectionEnd:
     """One end of a connection. `identity` is never reused and orders connections by age.
 
-    `arrivals` are the frames on their way here, with the time each is due; None stands for the end of the stream.
-    `asked` are the API keys of requests sent from here by their correlation ids, kept only while a rule needs them.
+    `arrivals` are the frames under way to this end, with the time each is due; None stands for the end of the stream.
+    `asked` maps correlation ids of requests sent from here to their API keys, kept only while a rule needs them.
     """
 
     identity: int
@@ -114,7 +114,7 @@ class SimNetwork:
     # -- listening and connecting -----------------------------------------------------------------------------
 
     def listen(self, address: str, port: int, acceptor: Acceptor) -> None:
-        """Take connections to (address, port); the acceptor returns the endpoint that owns the new end."""
+        """Accept connections to (address, port); the acceptor returns the endpoint that owns the new end."""
         self._listeners[(address, port)] = acceptor
 
     def stop_listening(self, address: str) -> None:
@@ -122,7 +122,7 @@ class SimNetwork:
             del self._listeners[key]
 
     def connect(self, source: str, address: str, port: int, endpoint: Endpoint) -> ConnectionEnd:
-        """Open a connection. `endpoint` hears `connected` or `disconnected`, never both for the attempt."""
+        """Open a connection. `endpoint` receives `connected` or `disconnected`, never both for the attempt."""
         near = self._new_end(source, address, port)
         near.endpoint = endpoint
         deadline = self._kernel.now + self.speed.connect_timeout
@@ -163,7 +163,7 @@ class SimNetwork:
     # -- frames -----------------------------------------------------------------------------------------------
 
     def send(self, end: ConnectionEnd, frame: bytes) -> None:
-        """Send one frame; silently lost if the connection is gone, as bytes in a dead socket's buffer are."""
+        """Send one frame; silently lost if the connection is closed, like bytes in a dead socket's buffer."""
         far = end.peer
         if not end.open or far is None or not far.open or far.doomed:
             return
@@ -172,7 +172,7 @@ class SimNetwork:
         self._put(far, frame, len(frame))
 
     def _put(self, far: ConnectionEnd, frame: bytes | None, size: int) -> None:
-        """On its way, behind what is on its way already."""
+        """Queue a frame behind those that are already under way."""
         now = self._kernel.now
         arrival = now + self._latency(far.peer_address, far.address, size) + size // self.speed.bytes_per_microsecond
         far.last_arrival = arrival = max(far.last_arrival + 1, arrival)
@@ -183,7 +183,7 @@ class SimNetwork:
             far.next_arrival = self._kernel.at(arrival, self._arrive, far)
 
     def _arrive(self, end: ConnectionEnd) -> None:
-        """Everything that is due here now; then wait for the next."""
+        """Deliver everything that is due at this end, then wait for the next frame."""
         end.next_arrival = None
         if end.stalled_since is not None or end.held_by is not None:
             return
@@ -200,7 +200,7 @@ class SimNetwork:
             if rule is not None and not self._let_through(end, rule):
                 return
             arrivals.popleft()
-            if rule is not None and rule.cuts_after():  # first, so that an answer given at once is lost too
+            if rule is not None and rule.cuts_after():  # first, so that an immediate response is lost too
                 rule.met += 1
                 self.reset(end)
             self._deliver(end, frame)
@@ -234,14 +234,14 @@ class SimNetwork:
         self._go_on(end)
 
     def _go_on(self, end: ConnectionEnd) -> None:
-        """What waits here may arrive again, each frame as soon as it is due."""
+        """Resume arrivals at this end, each frame as soon as it is due."""
         if end.open and end.arrivals and end.next_arrival is None and end.held_by is None:
             end.next_arrival = self._kernel.at(end.arrivals[0][0], self._arrive, end)
 
     # -- ends -------------------------------------------------------------------------------------------------
 
     def close(self, end: ConnectionEnd) -> None:
-        """Close one end; the other hears of it after what was sent before, once the network lets it."""
+        """Close one end; the other is informed after the frames already sent, once the network permits."""
         if not end.open:
             return
         self._forget(end)
@@ -249,7 +249,7 @@ class SimNetwork:
             self._put(end.peer, None, 0)
 
     def reset(self, end: ConnectionEnd) -> None:
-        """Tear the connection down at both ends; frames under way in either direction may be lost."""
+        """Reset the connection at both ends; frames under way in either direction may be lost."""
         self.resets += 1
         for side in (end, end.peer):
             if side is None or not side.open or side.doomed:
@@ -261,7 +261,7 @@ class SimNetwork:
             self._kernel.at(max(last, self._kernel.now + delay), self._drop, side)
 
     def _lose_some(self, end: ConnectionEnd) -> None:
-        """A random number of the frames under way, the latest first. The end of the stream is no frame."""
+        """Drop a random number of the frames under way, the latest first. The end of the stream is no frame."""
         frames = [one for one in end.arrivals if one[1] is not None]
         kept = len(frames) - self._rng.randint(0, len(frames))
         self.frames_lost += len(frames) - kept
@@ -269,7 +269,7 @@ class SimNetwork:
         end.arrivals.extend(frames[:kept])
 
     def abandon(self, address: str) -> None:
-        """The process at this address died: its ends vanish, its peers are told when the network lets them."""
+        """Close all ends of this address, whose process died; its peers are informed when the network permits."""
         for end in [end for end in self._ends.values() if end.address == address]:
             if end.peer is not None and end.peer.open and not end.peer.doomed:
                 self._lose_some(end.peer)
@@ -291,7 +291,7 @@ class SimNetwork:
             timer.cancel()
 
     def connections(self, first: str, second: str) -> list[ConnectionEnd]:
-        """Open ends at `first` of connections with `second`, oldest first."""
+        """Return the open ends at `first` of connections with `second`, oldest first."""
         return [
             e for e in self._ends.values() if e.address == first and e.peer_address == second and e.peer is not None
         ]
@@ -306,7 +306,7 @@ class SimNetwork:
         self._blocks.setdefault((source, destination), {})[cause] = None
 
     def unblock(self, cause: str) -> None:
-        """Lift whatever `cause` blocks. Stalled connections recover within the length of their stall."""
+        """Lift every block of `cause`. Stalled connections recover within the length of their stall."""
         for pair in [pair for pair, causes in self._blocks.items() if cause in causes]:
             del self._blocks[pair][cause]
             if not self._blocks[pair]:
@@ -314,7 +314,7 @@ class SimNetwork:
                 self._recover(*pair)
 
     def stalls_of(self, cause: str) -> int:
-        """How many directions of connections a cause has stalled so far, alone or with others."""
+        """Return how many directions of connections a cause has stalled so far, alone or with others."""
         return self._stalls.get(cause, 0)
 
     def _recover(self, source: str, destination: str) -> None:
@@ -328,7 +328,7 @@ class SimNetwork:
         self._shaped.setdefault((source, destination), ShapedLink()).add(cause, shape)
 
     def unshape(self, cause: str) -> tuple[int, int]:
-        """Take the shapes of this cause away; the messages that passed shaped links, and those sent again."""
+        """Remove the shapes of this cause. Return how many messages passed shaped links and how many were resent."""
         messages = retransmissions = 0
         for pair, link in list(self._shaped.items()):
             if link.remove(cause):
@@ -339,7 +339,7 @@ class SimNetwork:
         return messages, retransmissions
 
     def probe(self, source: str, destination: str, size: int) -> int | None:
-        """How long a datagram of this size takes, or None if it never arrives; it is not counted as traffic."""
+        """Return how long a datagram of this size takes, or None if it never arrives; not counted as traffic."""
         if self.blocked(source, destination):
             return None
         taken = self.speed.draw(self._rng)
@@ -362,11 +362,11 @@ class SimNetwork:
     # -- rules about single messages --------------------------------------------------------------------------
 
     def add_rule(self, cause: str, rule: RpcRule) -> None:
-        """Hold or cut such messages from now on. Answers to requests sent before are not recognised."""
+        """Hold or cut matching messages from now on. Responses to requests sent before are not recognised."""
         self._rules[cause] = rule
 
     def remove_rule(self, cause: str) -> None:
-        """End a rule; what it holds goes on."""
+        """End a rule; the frames that it holds continue."""
         rule = self._rules.pop(cause, None)
         for end in list(self._ends.values()):
             if not self._rules:
@@ -376,17 +376,17 @@ class SimNetwork:
                 self._go_on(end)
 
     def waiting(self, rule: RpcRule) -> int:
-        """How many messages a rule holds now."""
+        """Return how many messages a rule holds now."""
         return sum(1 for end in self._ends.values() if end.held_by is rule)
 
     def _remember(self, end: ConnectionEnd, request: bytes) -> None:
-        """Note whose answer a rule may want to pick out later."""
+        """Record the API of a request whose response a rule may match later."""
         key = api_key_of(request)
         if any(rule.responses and rule.api_key == key for rule in self._rules.values()):
             end.asked[correlation_of_request(request)] = key
 
     def _rule_for(self, end: ConnectionEnd, frame: bytes) -> RpcRule | None:
-        """The rule that the frame arriving at this end meets."""
+        """Return the rule that applies to the frame arriving at this end."""
         if end.is_server:
             return first_concerning(self._rules.values(), end.peer_address, end.address, api_key_of(frame), False)
         key = end.asked.get(correlation_of_response(frame))
@@ -395,7 +395,7 @@ class SimNetwork:
         return first_concerning(self._rules.values(), end.address, end.peer_address, key, True)
 
     def _let_through(self, end: ConnectionEnd, rule: RpcRule) -> bool:
-        """Whether the frame at the head may arrive; otherwise it is held, or lost with its connection."""
+        """Return whether the frame at the head may arrive; otherwise hold it, or lose it with its connection."""
         if rule.holds:
             rule.met += 1
             end.held_by = rule

@@ -1,12 +1,12 @@
-"""What a follower does to its log, held to the leader that it follows (EP-04, DP-13, rules 9 and 14).
+"""Check what a follower does to its log against its leader (EP-04, DP-13, rules 9 and 14).
 
-Most of what goes wrong between a follower and its leader shows sooner or later as two logs that differ. Two things do
-not, because the next fetch puts them right, or because nothing ever happens again:
+Most errors between a follower and its leader show sooner or later as two logs that differ. Two do not, because the next
+fetch corrects them, or because the follower makes no progress after them:
 
-* EP-04   a follower appends what the leader of its epoch has, and a leader nothing of another epoch. An answer to a
-          fetch of an older epoch may fit the log's end and hold records that this leader never had.
-* DP-13   a log that was cut claims no epoch beyond its end. The last epoch known is what a follower says it has
-          fetched; one without records has each of its fetches answered with the same truncation, for ever.
+* EP-04  a follower appends what the leader of its epoch has, and a leader nothing of another epoch. A response to a
+         fetch of an older epoch may fit the log's end and hold records that this leader never had.
+* DP-13  a truncated log has no epoch beyond its end. A follower reports its last known epoch as fetched; if that epoch
+         has no records, every fetch returns the same truncation, forever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 def check_append(
     log: str, name: str, replica: TopicPartitionReplica, seen: SeenReplica, leader: TopicPartitionReplica | None
 ) -> None:
-    """`seen` has just grown. Nothing is said of a first look, of a change of epochs in between, or of no leader."""
+    """Check the batch by which `seen` has just grown.
+
+    Skips a replica seen for the first time, a change of epochs in between, and the absence of a leader.
+    """
     epoch, newest = replica.leader_epoch, seen.previous
     if newest is None or seen.leader_epoch != epoch or newest[1] >= epoch:
         return
@@ -34,14 +37,14 @@ def check_append(
 
 
 def _lacks(leader: TopicPartitionReplica | None, epoch: int, base: int, batch_epoch: int) -> bool:
-    """Whether a leader of `epoch`, if there is one now, has no batch of `batch_epoch` at `base`."""
+    """Return whether a leader of `epoch`, if there is one now, has no batch of `batch_epoch` at `base`."""
     if leader is None or not leader.is_leader or leader.leader_epoch != epoch or base < leader.log.start_offset:
         return False
     return base >= leader.end_offset or leader.log.epochs.epoch_of(base) != batch_epoch
 
 
 def check_truncation(log: str, name: str, replica: TopicPartitionReplica) -> None:
-    """`replica` was cut in this turn and has not become a leader since."""
+    """Check `replica`, which was truncated in this turn and has not become a leader since."""
     entries = replica.log.epochs.entries
     if not entries or entries[-1][1] < max(replica.end_offset, replica.log.start_offset + 1):
         return

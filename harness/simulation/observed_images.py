@@ -1,11 +1,11 @@
-"""Metadata images as an omniscient observer sees them: IMAGE and EPOCH.
+"""Check metadata images as an omniscient observer: IMAGE and EPOCH.
 
-Every node that holds an image must hold the same one at the same offset; the first to get there sets the pattern. What
-epochs may do is worked out a second time, from the committed records themselves: a partition epoch moves by one for
-every change record, a leader epoch by one for every change record that names a leader (EP-01, EP-02, rule 23). Every
-image is held to that, besides never going back.
+All nodes must hold the same image at the same offset; the first node to reach an offset sets the pattern. The observer
+computes epochs separately from the committed records: a partition epoch grows by one for every change record, a leader
+epoch by one for every change record that names a leader (EP-01, EP-02, rule 23). Every image must agree with that, and
+epochs must never go back.
 
-Registrations are frozen values, so whatever is the same object as at the last look needs no look.
+Registrations are frozen values: the same object as at the last check needs no check.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TopicPartitionId = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A topic-partition whose registration an image has newly got."""
+    """A topic-partition whose registration is new in an image."""
 
     topic: str
     topic_id: bytes
@@ -37,11 +37,11 @@ class Changed:
 
 
 class ObservedImages:
-    """See the module."""
+    """Compares the images of all nodes; see the module."""
 
     def __init__(self) -> None:
         self.newest: dict[TopicPartitionId, PartitionRegistration] = {}
-        """By partition epoch, over all nodes."""
+        """The registrations with the highest partition epoch, over all nodes."""
         self.topic_ids: dict[str, list[bytes]] = {}
         """Every id that a name has had, in order."""
         self.newest_offset = -1
@@ -54,7 +54,7 @@ class ObservedImages:
         self._model: dict[TopicPartitionId, tuple[int, int]] = {}
 
     def committed(self, values: list[bytes]) -> None:
-        """Follow the epochs through the records of a committed batch."""
+        """Track the epochs through the records of a committed batch."""
         for value in values:
             record = decode_record(value)
             if isinstance(record, PartitionRecord):
@@ -71,7 +71,7 @@ class ObservedImages:
         self._epochs.setdefault(key, {})[partition_epoch] = leader_epoch
 
     def look(self, place: tuple[str, int], image: MetadataImage) -> Iterator[Changed]:
-        """Hold one node's image to the others' and to the records; what is new in it."""
+        """Check one node's image against the other nodes' and the records. Yield what is new in it."""
         if self._offsets.get(place) == image.last_offset:
             return
         self._offsets[place] = image.last_offset
@@ -130,12 +130,12 @@ class ObservedImages:
             )
 
     def is_current(self, topic: str, topic_id: bytes) -> bool:
-        """Whether a topic of that name still has this id, as far as anybody knows."""
+        """Return whether a topic of that name still has this id in the newest image."""
         return self.newest_image is None or self.newest_image.topic_ids.get(topic) == topic_id
 
 
 def _pattern(image: MetadataImage) -> tuple[object, ...]:
-    """What an image holds now, in shallow copies."""
+    """Return the content of an image as shallow copies."""
     return (
         dict(image.brokers),
         {key: (topic.name, dict(topic.partitions)) for key, topic in image.topics.items()},

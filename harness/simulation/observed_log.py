@@ -1,23 +1,23 @@
-"""One log of the cluster as an omniscient observer sees it: all replicas, batch by batch.
+"""Check one log of the cluster as an omniscient observer: all replicas, batch by batch.
 
-Two things are remembered of a log. `matching` holds every batch that any replica ever appended, by (base offset, leader
-epoch), with its sum and the batch before it; two replicas that agree on the key must agree on both, and so, by
-induction, on everything before it (LM). The *canonical* log is what any high watermark has ever covered; from then on
-whoever covers it has the same batch there (LM, HWM, UNIQ), acknowledgements lie within it (ACK), and whoever may lead
-next has all of it (ELECT, ISR).
+The observer keeps two records of a log. `matching` holds every batch that any replica ever appended, by (base offset,
+leader epoch), with its checksum and the batch before it. Two replicas that agree on the key must agree on both, and so,
+by induction, on everything before it (LM). The *canonical* log is everything that any high watermark has ever covered.
+From then on every replica whose high watermark covers it has the same batch there (LM, HWM, UNIQ), acknowledgements lie
+within it (ACK), and every replica that may lead next has all of it (ELECT, ISR).
 
 Each replica is read once, when it appends; its high watermark then only moves a mark along what was read.
 
-What counts no more. Below the start of the log (DeleteRecords, retention) nothing is compared. A *declared loss*
-(an unclean election that the topic's settings allow, or as many brokers robbed of un-synced records as min ISR
+Some batches no longer count. Below the start of the log (DeleteRecords, retention) nothing is compared. A *declared
+loss* (an unclean election that the topic's settings allow, or as many brokers that lost un-synced records as min ISR
 promises to survive) begins another line of the log: the new leader's. The canonical log is cut where the new leader's
 log first differs from it.
 
 After a loss, old high watermarks prove nothing. A replica keeps its high watermark, from its checkpoint too, when it
-applies the new leader epoch. Its log still holds batches of the old line until the new leader's answers make it
-truncate by epoch (KIP-101, DP-13). The epoch that a replica has applied therefore does not tell which line its log is
-of; the batch does. `Loss.supersedes` says which batches are of an old line, and those commit nothing, whichever replica
-holds them and whichever epoch it has applied.
+applies the new leader epoch. Its log still holds batches of the old line until the new leader's responses make it
+truncate by epoch (KIP-101, DP-13). So the epoch that a replica has applied does not determine the line of its log; the
+batch does. `Loss.supersedes` decides which batches are of an old line. Those commit nothing, whichever replica holds
+them and whichever epoch it has applied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class InvariantBroken(Exception):
 
 
 class Batch(NamedTuple):
-    """What identifies a batch: where it stands, the epoch it was appended in, and the sum over its content."""
+    """The identity of a batch: its position, the epoch in which it was appended, and the checksum of its content."""
 
     base: int
     last: int
@@ -66,7 +66,7 @@ class Loss:
     """A declared loss: the line of the log that begins with leader epoch `epoch`.
 
     Below `end` the new line is the old one. `kept` are the batches of older epochs from `end` on, by base offset, that
-    the new leader had in its log when its epoch began: of the new line too, though not committed in it.
+    the new leader had in its log when its epoch began: they belong to the new line too, though not committed in it.
     """
 
     epoch: int
@@ -74,7 +74,7 @@ class Loss:
     kept: Mapping[int, Batch] = field(default_factory=dict)
 
     def supersedes(self, batch: Batch) -> bool | None:
-        """Whether `batch` is of an old line; None if it lies below, where this loss decides nothing."""
+        """Return whether `batch` is of an old line; None if it lies below the loss, which then does not decide."""
         if batch.epoch >= self.epoch:
             return False
         return self.kept.get(batch.base) != batch if batch.last >= self.end else None
@@ -82,7 +82,7 @@ class Loss:
 
 @dataclass(slots=True)
 class SeenReplica:
-    """How far one replica was looked at in one incarnation. `tail` was read and is not known to be committed."""
+    """How far one replica was examined in one incarnation. `tail` was read and is not known to be committed."""
 
     start: int
     examined: int
@@ -93,7 +93,7 @@ class SeenReplica:
 
 
 def batches_of(read: Read, start: int, end: int) -> Iterator[tuple[Batch, memoryview]]:
-    """Batches from `start` (or the one that holds it) to `end`, with their content."""
+    """Yield batches from `start` (or from the one that holds it) to `end`, with their content."""
     position = start
     while position < end:
         before = position
@@ -108,7 +108,10 @@ def batches_of(read: Read, start: int, end: int) -> Iterator[tuple[Batch, memory
 
 
 class ObservedLog:
-    """See the module. `name` is for people; places name a replica in one incarnation of its node."""
+    """Compares all replicas of one log; see the module.
+
+    `name` is for messages; a place is a replica in one incarnation of its node.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -125,18 +128,18 @@ class ObservedLog:
     # -- replicas -------------------------------------------------------------------------------------------------
 
     def seen(self, place: tuple[str, int], start: int) -> SeenReplica:
-        """What is known of a replica; one never seen begins at its log's start."""
+        """Return the state of a replica; for a new replica it begins at its log's start."""
         found = self._seen.get(place)
         if found is None:
             found = self._seen[place] = SeenReplica(start, start)
         return found
 
     def forget(self, place: tuple[str, int]) -> None:
-        """A replica was deleted, or restarted its log elsewhere: what comes is looked at from its start."""
+        """Forget a replica that was deleted or restarted its log elsewhere: it is examined again from its start."""
         self._seen.pop(place, None)
 
     def cut(self, place: tuple[str, int], offset: int) -> None:
-        """A replica has truncated its log to `offset`."""
+        """Record that a replica has truncated its log to `offset`."""
         seen = self._seen.get(place)
         if seen is None or offset >= seen.examined:
             return
@@ -147,7 +150,7 @@ class ObservedLog:
         seen.high_watermark = min(seen.high_watermark, offset)
 
     def examine(self, place: tuple[str, int], read: Read, start: int, end: int) -> None:
-        """Read what a replica has appended, and hold it against what others have there (LM)."""
+        """Read what a replica has appended, and compare it with the other replicas' batches there (LM)."""
         seen = self.seen(place, start)
         if end < seen.examined:
             self.cut(place, end)
@@ -189,7 +192,7 @@ class ObservedLog:
     def commit(
         self, place: tuple[str, int], high_watermark: int, leader_epoch: int, *, leads: bool = True
     ) -> list[Batch]:
-        """A replica's high watermark has moved; the batches that are canonical by it now, in order.
+        """Advance a replica's high watermark. Return the batches that became canonical by it, in order.
 
         `leader_epoch` is the one that the replica has applied, `leads` whether it leads in it.
         """
@@ -214,9 +217,9 @@ class ObservedLog:
         return added
 
     def _counts(self, batch: Batch, leader_epoch: int, leads: bool) -> bool:
-        """Whether the high watermark of a replica commits a batch, or could compare it, after the losses so far.
+        """Return whether a replica's high watermark commits a batch, or can be compared with it, after all losses.
 
-        What the last loss kept of an old line, only leaders of the new one commit: a follower's high watermark may be
+        Only leaders of the new line commit what the last loss kept of an old line: a follower's high watermark may be
         that of the old line.
         """
         for loss in reversed(self.losses):
@@ -228,15 +231,15 @@ class ObservedLog:
         return True
 
     def superseded(self, epoch: int | None, offset: int) -> bool:
-        """Whether what a client was told of `offset` under leader epoch `epoch` may be of an old line of the log."""
+        """Return whether a client's result at `offset` under leader epoch `epoch` may be of an old line of the log."""
         return epoch is not None and any(epoch < loss.epoch and offset >= loss.end for loss in self.losses)
 
     def at(self, offset: int) -> Batch | None:
-        """The committed batch that holds this offset; for words, since it looks through all of them."""
+        """Return the committed batch that holds this offset. A linear search, only for messages."""
         return next((one for one in self.canonical.values() if one.base <= offset <= one.last), None)
 
     def trim(self, start: int) -> None:
-        """The leader's log begins at `start` now: what lies before it counts no more."""
+        """Begin the leader's log at `start`: what lies before it no longer counts."""
         if start > self.start:
             self.start = start
             for base in [base for base, batch in self.canonical.items() if batch.last < start]:
@@ -246,9 +249,9 @@ class ObservedLog:
             self.end = max(self.end, start)
 
     def declare_loss(self, place: tuple[str, int], epoch: int, batches: Sequence[Batch], end: int) -> Loss:
-        """Records were lost as was allowed: from where the logs differ, the canonical log is that of the leader.
+        """Declare an allowed loss: from where the logs differ, the canonical log is the leader's.
 
-        `batches` are all that the leader of `epoch` has, up to `end`. What its high watermark covers is looked at anew.
+        `batches` are all that the leader of `epoch` has, up to `end`. What its high watermark covers is examined again.
         """
         cut = self._common_end(batches, end)
         for base in [base for base, batch in self.canonical.items() if batch.last >= cut]:
@@ -262,7 +265,10 @@ class ObservedLog:
         return loss
 
     def _common_end(self, batches: Sequence[Batch], end: int) -> int:
-        """Up to where a log has what is canonical; what lies below its first batch was deleted and is not compared."""
+        """Return the offset up to which a log equals the canonical log.
+
+        Batches below its first batch were deleted and are not compared.
+        """
         there = {batch.base: batch for batch in batches}
         first = batches[0].base if batches else end
         for base, batch in self.canonical.items():
@@ -273,7 +279,7 @@ class ObservedLog:
     # -- leaders --------------------------------------------------------------------------------------------------
 
     def one_leader(self, epoch: int, name: str) -> bool:
-        """Whether this leadership is news. Two leaders of one epoch break ELECT."""
+        """Return whether this leadership is new. Two leaders of one epoch break ELECT."""
         known = self.leaders.setdefault(epoch, name)
         if known != name:
             raise InvariantBroken("ELECT", f"{self.name}: both {known} and {name} lead epoch {epoch}")

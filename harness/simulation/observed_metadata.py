@@ -1,14 +1,14 @@
-"""The committed metadata log, replayed once more by the observer: what its records may say, what snapshots must hold.
+"""Replay the committed metadata log in the observer, and check its records and the nodes' snapshots.
 
-Nodes may agree with one another and all be wrong. So the observer keeps an image of its own, replayed batch for batch
-from what the quorum commits, and holds every record to the rules of the controller at its place in the log:
+Nodes may agree with one another and all be wrong. So the observer keeps a separate image, replayed batch for batch from
+what the quorum commits, and checks every record against the controller's rules at its place in the log:
 
-* RA-05   replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is called off,
-          and then only those that had come with it
-* CS-02   a broker that joins an ISR, or is made leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
-          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
-          them, and these are offline (EL-06)
-* FD-05   in a run that must be calm nobody is fenced
+* RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
+         and then only those that it had added
+* CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
+         eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
+         them, and these are offline (EL-06)
+* FD-05  in a run that must be calm no broker is fenced
 
 A snapshot is read back from the disk as soon as it is in place: it must hold exactly what replaying the log up to its
 end gives (SN-01 to SN-03).
@@ -36,10 +36,12 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 
 class ReplayedMetadata:
-    """See the module. `must_be_calm` while no broker may be fenced. `on_partition` is told of every topic-partition
-    that comes or changes: its topic's name, its number, and how it stands from then on. `on_unclean` is told of every
-    unclean election: the topic's name, its id and the number of the partition, and the leader epoch that it begins.
-    `image` is what the committed records come to.
+    """Replays committed metadata and checks it; see the module.
+
+    `must_be_calm` is set while no broker may be fenced. `on_partition` is called with every topic-partition that
+    appears or changes: its topic's name, its number, and its new state. `on_unclean` is called with every unclean
+    election: the topic's name, its id and the number of the partition, and the leader epoch that it begins. `image` is
+    the result of the committed records.
     """
 
     def __init__(self) -> None:
@@ -53,7 +55,7 @@ class ReplayedMetadata:
         self._waiting: list[tuple[str, Snapshots, SnapshotId]] = []
 
     def follow(self, batch: CommittedBatch) -> None:
-        """Replay one committed batch; they come in order. Raises InvariantBroken."""
+        """Replay one committed batch; batches arrive in order. Raises InvariantBroken."""
         image = self.image
         if not batch.is_control:
             for offset, value in enumerate(batch.values, start=batch.base_offset):
@@ -73,7 +75,7 @@ class ReplayedMetadata:
             self.written(name, snapshots, snapshot_id)
 
     def written(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
-        """A node has a new snapshot in place. Raises InvariantBroken if it is not what the log says."""
+        """Check a new snapshot of a node. Raises InvariantBroken if it differs from what the log gives."""
         if snapshot_id.end_offset > self.image.last_offset + 1:
             self._waiting.append((name, snapshots, snapshot_id))
             return
@@ -143,7 +145,7 @@ class ReplayedMetadata:
 
 
 def is_unclean_election(before: PartitionRegistration, now: PartitionRegistration) -> bool:
-    """Whether a leader was made of a replica that was neither in the ISR nor eligible (EL-04)."""
+    """Return whether the new leader was neither in the ISR nor an eligible leader replica (EL-04)."""
     if now.leader < 0 or now.leader_epoch == before.leader_epoch or now.recovery_state != RECOVERING:
         return False
     return now.leader not in before.isr and now.leader not in before.elr

@@ -1,12 +1,14 @@
-"""Whether a broker was let go when it might be (CS-04), by what the controller decides on and what others know then.
+"""Check that a controller let a broker shut down only when it may (CS-04).
 
-A controller lets a broker go in three cases (`nodes.controller.shutdown`), and each is held to what it rests on:
+A controller lets a broker shut down in three cases (`nodes.controller.shutdown`). Each has a condition, checked against
+the controller's image and the other brokers' state at the time of the decision:
 
-    fenced already           nothing: it is out of everything
-    leads nothing            that it leads nothing, in the image that the controller decides by
-    marked as stopping       the same, and that no broker which that image counts as active knows it as a leader
+    fenced already           no condition: the broker has no role left
+    leads nothing            it leads nothing, in the image by which the controller decides
+    marked as stopping       the same, and no broker that the image counts as active regards it as a leader
 
-The last is why the moment of the decision matters: later, somebody may have come back who knows less.
+The third case is why the check runs at the moment of the decision: later, a broker with older metadata may have come
+back.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from squall.nodes.node.node import Node
 
 
 def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node | None]) -> str | None:
-    """What is wrong with letting this broker go by this image; None if nothing is.
+    """Return why this image does not permit this broker to shut down; None if it does.
 
-    `node_of` gives the node of a broker, if it runs.
+    `node_of` returns the node of a broker, if it runs.
     """
     leaving = image.brokers[broker]
     if leaving.fenced:
@@ -43,7 +45,7 @@ def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node
 
 
 def _led(image: MetadataImage, broker: int) -> str:
-    """The first topic-partition that a broker leads, and how many more there are."""
+    """Name the first topic-partition that a broker leads, and how many more there are."""
     led = [
         f"{topic.name}-{number} in leader epoch {registration.leader_epoch}"
         for topic, number, registration in image.all_partitions()

@@ -1,13 +1,14 @@
-"""Administrators' writes as an omniscient observer sees them: no request is carried out twice (MD-09).
+"""Check administrators' writes as an omniscient observer: no request is carried out twice (MD-09).
 
-A broker passes a request on to the active controller, and may have to ask another one. What it may not do is ask again
-for what was written and may yet be committed: a deletion by name that is repeated takes with it what was made under
-that name since, acknowledged records included. Neither the images nor the logs show it: each of the two is legal.
+A broker forwards a request to the active controller, and may have to try another controller. It must not send a request
+again whose records are written and may still be committed: a repeated deletion by name removes a topic created under
+that name since, with its acknowledged records. Neither the images nor the logs show that error: each of the two
+deletions is legal.
 
-So requests are followed from the broker that sends them (`admin_sent`, with the number that a request keeps through all
-its attempts) to the controller that writes records for them (`admin_write`, with the offset of the first). Once records
-of one request are committed at two places, the rule is broken. A write that was lost with its controller, and repeated,
-is legal, and so are two requests of a client for the same.
+So requests are tracked from the broker that sends them (`admin_sent`, with the number that a request keeps through all
+its attempts) to the controller that writes records for them (`admin_write`, with the offset of the first). Committed
+records of one request at two places break the rule. It is legal to repeat a write that was lost with its controller,
+and a client may send two requests for the same thing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from squall.harness.simulation.observed_log import Batch, InvariantBroken
 
 
 class Request(NamedTuple):
-    """One request that a broker has passed on, in one incarnation of its node."""
+    """One request that a broker has forwarded, in one incarnation of its node."""
 
     broker: str
     incarnation: int
@@ -28,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Where a controller has written the first record of a request."""
+    """The place where a controller has written the first record of a request."""
 
     request: Request
     offset: int
@@ -36,17 +37,17 @@ class Written(NamedTuple):
 
 
 class ObservedWrites:
-    """See the module."""
+    """Tracks requests from brokers to committed records; see the module."""
 
     def __init__(self) -> None:
         self.committed = 0
-        """Writes that were followed from their request to their commit."""
+        """Number of writes that were tracked from their request to their commit."""
         self._sent: dict[tuple[str, int], Request] = {}
         self._written: list[Written] = []
         self._done: dict[Request, int] = {}
 
     def look(self, name: str, incarnation: int, traced: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """What one node has traced in a turn."""
+        """Process what one node has traced in a turn."""
         for event, fields in traced:
             if event not in ("admin_sent", "admin_write"):
                 continue
@@ -55,11 +56,11 @@ class ObservedWrites:
                 self._sent[attempt] = Request(name, incarnation, fields["request"], fields["asked"])
                 continue
             request = self._sent.get(attempt)
-            if request is not None and request.asked == fields["asked"]:  # others come from clients themselves
+            if request is not None and request.asked == fields["asked"]:  # the others come directly from clients
                 self._written.append(Written(request, fields["offset"], fields["epoch"]))
 
     def follow(self, end: int, batch_at: Callable[[int], Batch | None]) -> None:
-        """The metadata log is committed up to `end`; `batch_at` gives the batch that begins at an offset.
+        """Process the metadata log as committed up to `end`; `batch_at` returns the batch that begins at an offset.
 
         Raises InvariantBroken.
         """
@@ -69,7 +70,7 @@ class ObservedWrites:
         self._written = [one for one in self._written if one.offset >= end]
         for one in reached:
             batch = batch_at(one.offset)
-            if batch is None or batch.epoch != one.epoch:  # it was lost with its controller
+            if batch is None or batch.epoch != one.epoch:  # the write was lost with its controller
                 continue
             self.committed += 1
             first = self._done.setdefault(one.request, one.offset)

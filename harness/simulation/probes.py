@@ -1,6 +1,6 @@
-"""What simulated hosts see of each other: datagrams, connections and round trips (`probe.…` of docs/architecture.md).
+"""Probe hosts from each other in simulation: datagrams, connections, round trips (docs/architecture.md, `probe.…`).
 
-Probes look at the network as it is at that moment and take a moment themselves, but are no traffic of the nodes.
+Probes examine the network as it is at that moment and take some virtual time, but are not traffic of the nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATENCY_S = 0.001
 
 
 class Probes:
-    """The probes of one host. `taking_time` are those that have to be waited for, by their verbs."""
+    """The probes of one host. `taking_time` maps verbs to the probes that must be awaited."""
 
     def __init__(self, process: SimProcess, network: SimNetwork) -> None:
         self.taking_time: dict[str, Callable[[Arguments], Awaitable[Answer]]] = {
@@ -34,7 +34,7 @@ class Probes:
         self._peers: dict[str, Probes] = {}
 
     def meet(self, peers: Mapping[str, Probes]) -> None:
-        """Learn of the other hosts, once all exist."""
+        """Register the other hosts, once all exist."""
         self._peers = dict(peers)
 
     async def _reach(self, arguments: Arguments) -> Answer:
@@ -44,7 +44,7 @@ class Probes:
         return {str(name): not self._is_cut_from(str(address)) for name, address in targets.items()}
 
     def _is_cut_from(self, address: str) -> bool:
-        """Whether either of the two does not hear the other."""
+        """Return whether either direction between this host and the address is blocked."""
         own = self._process.address
         return self._network.blocked(own, address) or self._network.blocked(address, own)
 
@@ -79,7 +79,7 @@ class Probes:
         return "open" if peer is not None and peer._process.running else "refused"
 
     async def _latency(self, arguments: Arguments) -> Answer:
-        """Round trips of datagrams of `size` bytes each way; the simulation's time passes as it would."""
+        """Measure round trips of datagrams of `size` bytes each way; virtual time passes accordingly."""
         targets, size = arguments["targets"], arguments.get("size", 64)
         assert isinstance(targets, Mapping) and isinstance(size, int)
         found: Answer = {}

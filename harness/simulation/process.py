@@ -1,16 +1,16 @@
-"""A node process in virtual time: the same loop as the real shell, around the same `Node`.
+"""Run a node process in virtual time: the same loop as the real shell, around the same `Node`.
 
-One iteration delivers what came in, lets due timers run, takes a turn, flushes, and only then releases the outbox;
-what the node lets go before the flush leaves at once, even if the flush is what kills it. The process is busy, and its
+One iteration delivers the inputs, runs due timers, takes a turn, flushes, and only then releases the outbox. What the
+node releases before the flush leaves at once, even if the flush then kills the node. The process is busy, and its
 outbox held, for as long as the turn's work and its disk calls took. A crash may strike between iterations or between
 any two disk calls of one (`SimDisk.crash_after`).
 
 A disk that fails (`InjectedError`) ends the process too: a node with one log directory stops as Kafka halts, and the
-fault that made the disk fail starts it again. Any other OSError, as any exception, is a bug and ends the run.
+fault that made the disk fail restarts it. Any other OSError, like any exception, is a bug and ends the run.
 
-States: *stopped* (no node; its files remain), *running*, *paused* (inputs wait in the kernel's buffers, time goes on).
-Every start is a new incarnation with randomness of its own, keyed by name and incarnation, so that a schedule can be
-shortened without shifting unrelated draws.
+States: *stopped* (no node; its files remain), *running*, *paused* (inputs wait in the kernel's buffers, time
+continues). Every start is a new incarnation with its own random stream, keyed by name and incarnation, so that a
+schedule can be shortened without shifting unrelated draws.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class SimWallClock:
         return int(self._base_ms + (self._kernel.now - self._since) / 1000 * self._rate)
 
     def skew(self, offset_s: float, rate: float = 1.0, period: int = 0) -> None:
-        """Show true time plus `offset_s` from now on, running `rate` times as fast; with a period (microseconds), that
-        time and the true one in turns.
+        """Show true time plus `offset_s` from now on, running `rate` times as fast.
+
+        With a period (microseconds), alternate between that time and true time.
         """
         self._period = period
         self._base_ms = self.ORIGIN_MS + self._kernel.now / 1000 + offset_s * 1000
@@ -58,7 +59,7 @@ class SimWallClock:
         self._rate = rate
 
     def true_s(self) -> float:
-        """What it would show had nobody set it."""
+        """Return the time of day without any skew."""
         return self.ORIGIN_MS / 1000 + self._kernel.now / 1_000_000
 
     def offset_s(self) -> float:
@@ -66,7 +67,7 @@ class SimWallClock:
 
 
 class NodeFactory(Protocol):
-    """Makes a node for a fresh incarnation; bound to one configuration and mutants."""
+    """Makes a node for a new incarnation; bound to one configuration and mutants."""
 
     def __call__(self, *, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node: ...
 
@@ -75,7 +76,7 @@ class SimProcess:
     """One node on one simulated host, through all its incarnations.
 
     `listeners` maps a port to the name of the node's listener. `observers` are called after every iteration, when the
-    node is between turns and its state may be looked at.
+    node is between turns and its state may be examined.
     """
 
     TURN_COST = 20
@@ -96,7 +97,7 @@ class SimProcess:
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_loss` hears the process's name when its disk has lost what was not durable."""
+        """`on_loss` is called with the process's name when its disk has lost what was not durable."""
         self.name = name
         self.address = address
         self.node: Node | None = None
@@ -110,7 +111,7 @@ class SimProcess:
         self.last_failure = ""
         self.unclean_restarts = 0
         self.last_inputs: list[Input] = []
-        """What the last turn was given: (method of the node, arguments)."""
+        """The inputs of the last turn: (method of the node, arguments)."""
         self._listeners = dict(listeners)
         self._kernel = kernel
         self._network = network
@@ -144,7 +145,7 @@ class SimProcess:
 
     @property
     def event_number(self) -> int:
-        """The number of the kernel's event under way."""
+        """The number of the current kernel event."""
         return self._kernel.events_run
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -186,14 +187,14 @@ class SimProcess:
             self.lose_power()
 
     def lose_power(self, mode: LossMode = "torn") -> int:
-        """Forget what was not made durable, as far as `mode` says; the bytes lost. The process must be dead."""
+        """Discard what was not durable, as `mode` demands. Return the bytes lost. The process must be dead."""
         lost = self.disk.lose_power(mode)
         if mode != "none":
             self._tell_of_loss()
         return lost
 
     def wipe_disk(self) -> int:
-        """Remove every file; the bytes lost. The process must be dead."""
+        """Remove every file. Return the bytes lost. The process must be dead."""
         lost = self.disk.wipe()
         self._tell_of_loss()
         return lost
@@ -203,8 +204,10 @@ class SimProcess:
             self._on_loss(self.name)
 
     def ask_to_stop(self, ended: Callable[[], None]) -> None:
-        """SIGTERM: the node hands over what it leads, which it bounds in time, and stops cleanly. `ended` is called at
-        the end of this incarnation, however it comes; one that is paused hears of it later."""
+        """SIGTERM: the node hands over its leaderships, within a bounded time, and stops cleanly.
+
+        `ended` is called at the end of this incarnation, by any cause. A paused process reacts after it resumes.
+        """
         if self.node is None:
             ended()
             return
@@ -224,7 +227,7 @@ class SimProcess:
             self.stop()
 
     def stop(self) -> None:
-        """Stop cleanly and at once: the node flushes and says goodbye; what it sends is still delivered."""
+        """Stop cleanly and at once: the node flushes and announces its end; what it sends is still delivered."""
         if self.node is None:
             return
         self.disk.in_use = True
@@ -243,12 +246,12 @@ class SimProcess:
         self._died()
 
     def _struck(self) -> None:
-        """A crash struck between two disk calls."""
+        """Handle a crash between two disk calls."""
         self.crashes_in_calls += 1
         self._died()
 
     def _stopped_by_its_disk(self, failure: OSError) -> None:
-        """The node gave up because its disk failed. Raises the failure if no fault is behind it."""
+        """Handle a node that halted because its disk failed. Raises the failure if no fault caused it."""
         cause: BaseException | None = failure
         while cause is not None and not isinstance(cause, InjectedError):
             cause = cause.__cause__ or cause.__context__
@@ -378,7 +381,7 @@ class SimProcess:
             node.outbox.clear()
         if self._on_iteration is not None:
             self._on_iteration(self)
-            self.disk.take_cost()  # what an observer reads costs the node nothing
+            self.disk.take_cost()  # the observer's reads cost the node nothing
             self.disk.take_slowness()
         if self._inputs:
             self._wake_up(self._busy_until)
@@ -394,10 +397,10 @@ class SimProcess:
         self._busy_until = self._busy_without_slowness + self.disk.take_slowness()
 
     def disk_is_fast_again(self) -> None:
-        """What is left of the turn under way takes no longer than it takes without a slow disk.
+        """Finish the current turn no later than without a slow disk.
 
-        The calls of a turn are made at once and paid for afterwards; those that a real process would have left to do
-        when the fault ends must not be paid for at the price of the fault.
+        The calls of a turn are made at once and paid for afterwards. A real process would make the remaining calls
+        after the fault ended, so those must not cost the time of the slow disk.
         """
         until = max(self._kernel.now, self._busy_without_slowness)
         if self.node is None or self.disk.is_slow or until >= self._busy_until:

@@ -1,7 +1,7 @@
-"""What clients were told, held against what the cluster has committed, as it comes: ACK, UNIQ, RT, PREFIX, PHANTOM.
+"""Check at every event what clients receive against what is committed: ACK, UNIQ, RT, PREFIX, PHANTOM.
 
-The checkers judge a history when it is complete. The observer knows the committed log at every moment, so it can say
-at which event a promise was broken:
+The checkers judge a history when it is complete. The observer knows the committed log at every moment, so it can name
+the event at which a promise was broken:
 
 * ACK      what is acknowledged with acks=all is committed, at that offset, and is that value;
 * UNIQ     no offset is given to two values, whether by acknowledgements or by reads;
@@ -9,9 +9,9 @@ at which event a promise was broken:
 * PREFIX   a poll delivers the committed log from its position on, without gaps and nothing that is not committed;
 * PHANTOM  what is committed was sent, and had not failed definitely.
 
-Offsets below the start of a log are forgotten, and after a declared loss those beyond it: they may be given again. What
-a client is told under a leader epoch before the loss, by a leader that is deposed and does not know it, holds below the
-loss only (`ObservedLog.superseded`); what it is told under a later epoch holds as ever.
+Offsets below the start of a log are forgotten, and after a declared loss those beyond it: they may be assigned again. A
+response under a leader epoch before the loss, from a leader that is deposed and does not know it, holds only below the
+loss (`ObservedLog.superseded`); a response under a later epoch holds everywhere.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ NOTHING = -1
 
 @dataclass(slots=True)
 class Promised:
-    """One topic-partition. `values` is the committed log by offset, `acknowledged` what clients were told."""
+    """One topic-partition: `values` is the committed log by offset, `acknowledged` the offsets reported to clients."""
 
     log: ObservedLog
     values: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
     highest: int = NOTHING
     losses: int = 0
-    """Declared losses so far; what was read or promised before one says nothing about what comes after."""
+    """Declared losses so far; a read or promise before a loss says nothing about the log after it."""
 
 
 def first_lacking(promised: Promised, end: int) -> str:
-    """In words, the first committed record that a replica lacks whose log ends at `end`."""
+    """Describe the first committed record that a replica lacks whose log ends at `end`."""
     offset = max(end, promised.log.start)
     batch, value = promised.log.at(offset), promised.values.get(offset)
     epoch = "" if batch is None else f" of leader epoch {batch.epoch}"
@@ -61,7 +61,7 @@ def first_lacking(promised: Promised, end: int) -> str:
 
 
 class Promises:
-    """See the module. Sends and polls are told of as they are invoked and as they complete."""
+    """Checks sends and polls, each at its invocation and at its completion; see the module."""
 
     def __init__(self, *, all_acknowledged: bool = True) -> None:
         """`all_acknowledged`: sends are acks=all. Markers always are."""
@@ -73,7 +73,7 @@ class Promises:
     # -- the cluster's side ---------------------------------------------------------------------------------------
 
     def committed(self, promised: Promised, content: memoryview) -> None:
-        """A batch has become canonical: every record of it was sent by somebody, and stands where nothing stood."""
+        """Add a canonical batch: every record of it was sent by a client, and its offset was free."""
         for record in parse_records(content):
             value = decode_value(record.value)
             state = self._sent.get(value)
@@ -92,7 +92,7 @@ class Promises:
             promised.values[record.offset] = value
 
     def lost(self, promised: Promised, end: int) -> None:
-        """A declared loss: all from `end` on may be something else from now on."""
+        """Record a declared loss: every offset from `end` on may be assigned again."""
         for known in (promised.values, promised.acknowledged):
             for offset in [offset for offset in known if offset >= end]:
                 del known[offset]
@@ -100,7 +100,7 @@ class Promises:
         promised.losses += 1
 
     def trimmed(self, promised: Promised) -> None:
-        """The log's start has moved."""
+        """Forget what lies below the log's new start."""
         for known in (promised.values, promised.acknowledged):
             for offset in [offset for offset in known if offset < promised.log.start]:
                 del known[offset]
@@ -108,13 +108,13 @@ class Promises:
     # -- the clients' side ----------------------------------------------------------------------------------------
 
     def invoked(self, operation: Operation, promised: Promised) -> None:
-        """A send or a marker is about to be made."""
+        """Record the invocation of a send or a marker."""
         assert operation.value is not None
         self._sent[operation.value] = SEND
         self._floors[operation.value] = (promised.highest, promised.losses)
 
     def completed(self, event: Event, promised: Promised) -> None:
-        """Hold what a client was told to what is committed."""
+        """Check a client's result against what is committed."""
         operation, completion = event.operation, event.completion
         assert completion is not None
         if operation.f in (SEND, MARKER):
@@ -139,7 +139,10 @@ class Promises:
             self._acknowledged(value, completion.offset, completion.leader_epoch, floor, promised)
 
     def _acknowledged(self, value: int, offset: int, epoch: int | None, floor: int, promised: Promised) -> None:
-        """`epoch` is the one under which the client knew the leader; the leader may have been of a later one."""
+        """Check an acknowledgement.
+
+        `epoch` is the one under which the client knew the leader; the leader may have been of a later one.
+        """
         name, log = promised.log.name, promised.log
         if log.superseded(epoch, offset) and promised.values.get(offset) != value:
             return

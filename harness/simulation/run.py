@@ -1,11 +1,12 @@
-"""One simulated run, and many: the suite's workload, faults and checks in virtual time.
+"""Run one seed in simulation: the suite's workload, faults and checks in virtual time.
 
-The course is that of `harness/run.py`: cluster whole → load under faults → heal → final reads → checks. What differs is
-the world, and that an observer checks the invariants as the run goes. After the load everything is healed and the
-cluster must become whole and serve the final reads: a system that is safe because it stands still has failed too.
+The course is that of `harness/run.py`: cluster whole → load under faults → heal → final reads → checks. Two things
+differ: the world, and an observer that checks the invariants during the run. After the load everything is healed, and
+the cluster must become whole and serve the final reads: a system that is safe only because it makes no progress has
+failed too.
 
-A scenario's own `nemesis` is used as it stands; with `swarm` each seed draws its faults. `SimResult.digest` hashes all
-that was delivered, in order: equal for equal (scenario, seed), on any machine and under any PYTHONHASHSEED.
+A scenario's own `nemesis` is used unchanged; with `swarm` each seed draws its faults. `SimResult.digest` hashes
+everything that was delivered, in order: equal for equal (scenario, seed), on any machine and under any PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -64,15 +65,17 @@ READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
 MIN_ACKNOWLEDGED = 100
 REQUIRED = "REQUIRED"
-"""What breaks if a rule of availability does not hold that the scenario states."""
+"""The name of the breach if a required availability of the scenario does not hold."""
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
 RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
 
 @dataclass(frozen=True)
 class SimOptions:
-    """What a simulation does beyond its scenario. `mutants` are added to the scenario's; `said` is how the command
-    line named the scenario."""
+    """Options of a simulation beyond its scenario.
+
+    `mutants` are added to the scenario's; `said` is how the command line named the scenario.
+    """
 
     swarm: bool = False
     mutants: tuple[str, ...] = ()
@@ -82,9 +85,9 @@ class SimOptions:
 
 @dataclass(frozen=True)
 class SimResult:
-    """What came of one seed. `problem` says why it is not valid; `broken` names invariant or anomaly.
+    """The outcome of one seed. `problem` says why it is not valid; `broken` names invariants or anomalies.
 
-    `witness` is what else there is to read of the first thing that broke: operations, leaders and faults of that time.
+    `witness` describes the circumstances of the first breach: operations, leaders and faults of that time.
     """
 
     seed: int
@@ -99,7 +102,7 @@ class SimResult:
     wall_s: float = 0.0
     processor_s: float = 0.0
     ended_s: float = 0.0
-    """When the run ended, in seconds since the load began; negative if it never did."""
+    """When the run ended, in seconds since the load began; negative if the load never began."""
 
 
 class _SimClock:
@@ -171,7 +174,7 @@ class Simulation:
         self.fault_effects: dict[str, int] = {}
         self.postponed = 0
         self.begun: list[SwarmFault] = []
-        """Those faults of a swarm that were carried out."""
+        """The faults of a swarm that were carried out."""
         self.digest = ""
         self.crashes = 0
         self.operations = 0
@@ -182,7 +185,7 @@ class Simulation:
         self.ended_at = 0
 
     def run(self) -> None:
-        """To the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
+        """Run to the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
         try:
             self.world.kernel.run_until_complete(self._run())
         finally:
@@ -201,15 +204,15 @@ class Simulation:
 
     @property
     def operating(self) -> bool:
-        """Whether this seed draws what operators do to the cluster, too."""
+        """Whether this seed also draws operators' changes of the cluster."""
         return self.scenario.swarm in ("operations", "switches")
 
     def ended_s(self) -> float:
-        """When the run ended, in seconds since the load began; negative if it never did."""
+        """Return when the run ended, in seconds since the load began; negative if the load never began."""
         return -1.0 if self.load_started is None else (self.ended_at - self.load_started) / 1e9
 
     def circumstances(self, problem: str) -> tuple[str, ...]:
-        """Leaders, operations and faults at the end of a run that ended early because of this problem."""
+        """Return leaders, operations and faults at the end of a run that ended early because of this problem."""
         topics = self.scenario.cluster.topics.items()
         place = place_in(problem, {f"{name}-{number}" for name, one in topics for number in range(one.partitions)})
         origin = self.ended_at if self.load_started is None else self.load_started
@@ -225,7 +228,7 @@ class Simulation:
         )
 
     def save_manifest(self, trouble: str = "") -> Path:
-        """Write what the checker must know; the run's directory. `trouble` is what ended the run early.
+        """Write the manifest that the checker reads. Return the run's directory. `trouble` is what ended the run early.
 
         A swarm's faults need no evidence: the simulation itself carries them out.
         """
@@ -265,7 +268,7 @@ class Simulation:
         return self.directory
 
     def _command(self) -> str:
-        """What repeats this run."""
+        """Return the command that repeats this run."""
         words = f"squall simulate {self.options.said or self.scenario.scenario} --seed {self.seed}"
         words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
         return words + (" --swarm" if self.options.swarm else "")
@@ -303,7 +306,7 @@ class Simulation:
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
         self.load_ended = self.clock.now_ns()
-        self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # nothing escapes it
+        self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # it misses nothing
         self.observer.metadata.must_be_calm = False
         interpreter.stop()
         await loading
@@ -344,7 +347,7 @@ class Simulation:
         await operator.close()
 
     def _quorum_leader(self, name: str, epoch: int) -> None:
-        """As the watcher of a run on hosts tells it."""
+        """Record a new leader as the watcher of a run on hosts does."""
         self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
 
     def _unclean_leader(self, topic: str, partition: int, loss: Loss) -> None:
@@ -361,7 +364,7 @@ class Simulation:
         )
 
     def _partition(self, topic: str, number: int, stands: PartitionRegistration) -> None:
-        """As the watcher of a run on hosts tells it; only where a run must be calm, for there may be many."""
+        """Record leader and ISR as the watcher of a run on hosts does; only in calm runs, since there may be many."""
         name_of = self.world.cluster.name_of
         here = ClusterObservation(time=self.clock.now_ns(), kind="leader", topic=topic, partition=number)
         leader = None if stands.leader < 0 else name_of(stands.leader)
@@ -419,7 +422,7 @@ class Simulation:
         self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
 
     def counts(self) -> dict[str, int]:
-        """What happened, in numbers, for the summary of many seeds."""
+        """Return counts of what happened, for the summary of many seeds."""
         sightings = self.observer.sightings
         return {
             ACKNOWLEDGED: sightings.acknowledged,
@@ -448,7 +451,7 @@ class Simulation:
 
 
 def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:
-    """What a client or the nemesis ran into ends the run at that event, not when somebody awaits the task."""
+    """End the run at the event at which a client or the nemesis fails, not when the task is awaited."""
     if not task.cancelled() and (failure := task.exception()) is not None:
         raise failure
 
@@ -466,26 +469,26 @@ def _topic(name: str, options: TopicOptions) -> Topic:
 def simulate(
     scenario: Scenario, seed: int, options: SimOptions = SimOptions(), witness: Witness | None = None
 ) -> SimResult:
-    """Run one seed and judge it. Never raises for what the nodes do: a crash of theirs is a result too.
+    """Run one seed and judge it. Never raises for what the nodes do: a crash of a node is a result too.
 
-    What is kept can be judged again (`squall check`), also after a breach that no client could have seen.
+    A history that is kept can be judged again (`squall check`), also after a breach that no client could have seen.
     """
     with without_collector():
         return _simulate(scenario, seed, options, witness)
 
 
 def seed_directory(keep: Path, seed: int) -> Path:
-    """Where the history of a seed is kept."""
+    """Return the directory that keeps the history of a seed."""
     return keep / f"seed-{seed}"
 
 
 def new_seed_directory(keep: Path, seed: int) -> Path:
-    """Make it. Raises UsageError if it is there: two histories in one directory are neither the one nor the other."""
+    """Create the directory. Raises UsageError if it exists: two histories must not share one directory."""
     refuse_kept(keep, seed)
     directory = seed_directory(keep, seed)
     try:
         directory.mkdir(parents=True)
-    except FileExistsError:  # somebody else's of this very moment
+    except FileExistsError:  # another process created it at this moment
         refuse_kept(keep, seed)
     return directory
 
@@ -529,13 +532,13 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
 
 
 def _how_far(state: FinalState) -> str:
-    """A topic-partition whose final read did not complete: its marker is acknowledged, or is not."""
+    """Describe a topic-partition whose final read did not complete: whether and where its marker is acknowledged."""
     marker = "marker not acknowledged" if state.marker_offset is None else f"marker at offset {state.marker_offset}"
     return f"{state.topic}-{state.partition} ({marker})"
 
 
 def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
-    """Carry it out; the invariant that broke and how, or nothing."""
+    """Run the simulation. Return the invariant that broke and how, or nothing."""
     try:
         simulation.run()
     except InvariantBroken as breach:
@@ -548,7 +551,7 @@ def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
 
 
 def judged(simulation: Simulation) -> tuple[str, tuple[str, ...], str]:
-    """The checker's verdict of a run that went to its end, its anomalies by name, and what there is to say."""
+    """Return the checker's verdict of a complete run, its anomalies by name, and the problem in words."""
     return _summed_up(_checked(simulation))
 
 
@@ -564,13 +567,13 @@ def _summed_up(verdict: Verdict) -> tuple[str, tuple[str, ...], str]:
 
 
 def _first_of(verdict: Verdict) -> list[ToldWitness | ToldFurther]:
-    """The witness that is told; none if there is none."""
+    """Return the witness to report; none if there is none."""
     told: list[ToldWitness | ToldFurther] = [*verdict.witnesses, *verdict.further_witnesses]
     return told[:1]
 
 
 def _circumstances_of(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
-    """The checker's first witness; of a run that is not valid and has none, the faults that there were."""
+    """Return the checker's first witness; if an invalid or unknown run has none, its faults."""
     for witness in _first_of(verdict):
         return as_text(with_faults_named(witness.lines))
     return () if verdict.verdict == "valid" else tuple(simulation.faults)

@@ -1,7 +1,7 @@
-"""Schedules as files: a suite with one scenario, in which one line is one event, for people to read and change.
+"""Write and read schedule files: a suite with one scenario and one event a line, for people to read and change.
 
-What is written is what is read again: `save` loads its own file before it returns, so that a file that `squall
-simulate` would refuse or understand otherwise is never left behind.
+`save` loads its own file before it returns, so that no file remains that `squall simulate` would refuse or read
+differently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDER = ("fault", "target", "at", "for")
 
 
 def written(scenario: Scenario, comments: tuple[str, ...] = ()) -> str:
-    """The text of a schedule file; `comments` stand above it."""
+    """Return the text of a schedule file; `comments` stand above it."""
     data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude_none=True)
     workload = data.pop("workload", {})
     workload.pop("operations", None)
@@ -39,14 +39,14 @@ def written(scenario: Scenario, comments: tuple[str, ...] = ()) -> str:
 
 
 def save(scenario: Scenario, path: Path, comments: tuple[str, ...] = ()) -> Scenario:
-    """Write the file and read it again: the scenario as whoever reads the file will have it."""
+    """Write the file and read it again. Return the scenario as readers of the file will have it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(written(scenario, comments), encoding="utf-8")
     return load_suite(path).scenarios[0]
 
 
 def reread(scenario: Scenario) -> Scenario:
-    """The scenario as it would come out of its file: times in as many digits as a file has."""
+    """Return the scenario as read from its file: times have only as many digits as in the file."""
     return Scenario.model_validate(parse_yaml(written(scenario), "schedule").data)
 
 
@@ -66,7 +66,7 @@ def _number(value: float) -> float | int:
 
 
 def _seconds(value: float) -> str:
-    """To the millisecond, which is as exact as faults are."""
+    """Format to the millisecond, which is the precision of faults."""
     return f"{value:.3f}".rstrip("0").rstrip(".") + "s"
 
 

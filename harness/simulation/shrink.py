@@ -1,15 +1,15 @@
-"""Shrinking: from a failing seed to the shortest schedule that fails in the same way (docs/simulation.md, "Shrinking").
+"""Shrink a failing seed to the shortest schedule that fails in the same way (docs/simulation.md, "Shrinking").
 
-    run the seed, recording → schedule → ddmin over polls, sends, faults → smaller workload and cluster → rounder and
-    shorter times → ddmin once more, until nothing gets simpler or the budget is spent
+    run the seed, recording → schedule → ddmin over polls, sends, faults → smaller workload and cluster
+    → rounder and shorter times → ddmin again, until nothing gets simpler or the budget is spent
 
-"In the same way" is by name: the same invariant or anomaly breaks. Each candidate is a deterministic simulated run of
-its own, so candidates run side by side in processes, and which of them is taken (the first, in the order of
-simplicity) does not depend on how many at once.
+"In the same way" is by name: the same invariant or anomaly breaks. Each candidate is a separate deterministic simulated
+run. Candidates therefore run in parallel processes, and which of them is taken (the first, in the order of simplicity)
+does not depend on the number of processes.
 
-A candidate is another run than what it came of: with one send less, all later messages take other times. So a bug that
-needs luck may not show although it could. Once runs are short, each candidate therefore gets a few seeds; the one that
-made it fail becomes the schedule's.
+A candidate is a different run from its origin: with one send less, all later messages take other times. A bug that
+needs luck may therefore stay hidden. Once runs are short, each candidate gets a few seeds; the seed that made it fail
+becomes the schedule's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BUDGETED = {
     "kill": "crash", "leader-kill-lagging": "crash", "power-loss": "power-loss", "wipe-disk": "wipe-disk",
     "disk-error": "disk-error",
 }  # fmt: skip
-"""Faults of suites by the names that swarms have for them, without the role of the host."""
+"""Faults of suites by their names in swarms, without the role of the host."""
 
 MORE_SEEDS = 3
 FEW_EVENTS = 40
@@ -49,12 +49,12 @@ MOST_ROUNDS = 4
 
 
 class NothingToShrink(Exception):
-    """The seed does not fail, or not as a schedule; the message says which."""
+    """The seed does not fail, or fails only as a seed and not as a schedule; the message says which."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one candidate."""
+    """The outcome of one candidate."""
 
     broken: tuple[str, ...]
     problem: str
@@ -63,7 +63,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Sameness:
-    """What counts as the same failure. With no names, any."""
+    """Names of breaches that count as the same failure. If empty, every failure counts."""
 
     names: tuple[str, ...] = ()
 
@@ -74,8 +74,9 @@ class Sameness:
 def try_out(scenario: Scenario, seed: int, within_budget: bool = False) -> Trial:
     """Run one candidate.
 
-    One that cannot be run at all (a fault without the one it refers to) has not failed, nor has one with more faults at
-    a time than a system must survive, if it is to keep within the budget of swarms (`budget.py`).
+    A candidate that cannot run at all (for example, a fault without the fault that it refers to) has not failed. With
+    `within_budget`, a candidate with more simultaneous faults than a system must survive has not failed either (the
+    budget of swarms, `budget.py`).
     """
     try:
         spending = Spending(scenario, seed) if within_budget else None
@@ -87,7 +88,7 @@ def try_out(scenario: Scenario, seed: int, within_budget: bool = False) -> Trial
 
 
 class Spending(Witness):
-    """Keeps account of faults against the budget of a swarm."""
+    """Counts faults against the budget of a swarm."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.exceeded = False
@@ -112,7 +113,7 @@ class Spending(Witness):
 
 @dataclass
 class Budget:
-    """How long it may take, and how many runs."""
+    """How many seconds and how many runs shrinking may take."""
 
     seconds: float = 300.0
     runs: int = 100_000
@@ -125,10 +126,10 @@ class Budget:
 
 
 class Trials:
-    """Runs candidates, some at a time, and remembers those that it ran. Use as a context."""
+    """Runs candidates, several in parallel, and remembers their outcomes. Use as a context."""
 
     def __init__(self, budget: Budget, processes: int, *, swarming: bool = False) -> None:
-        """`swarming`: candidates have to keep within the budget of swarms."""
+        """With `swarming`, candidates have to keep within the budget of swarms."""
         self.budget = budget
         self.processes = processes
         self.swarming = swarming
@@ -149,7 +150,10 @@ class Trials:
     def first(
         self, candidates: Iterable[tuple[Scenario, int]], wanted: Callable[[Trial], bool]
     ) -> tuple[int, Trial] | None:
-        """The first candidate, in their order, of which the trial is wanted; None if none is or the budget is spent."""
+        """Return the first candidate, in their order, whose trial is wanted, or None.
+
+        Returns None also if the budget is spent.
+        """
         todo = list(enumerate(candidates))
         running: list[tuple[int, tuple[str, int], Trial | Future[Trial]]] = []
         while todo or running:
@@ -178,7 +182,7 @@ class Trials:
 
 @dataclass
 class Shrunk:
-    """How far shrinking has come: a schedule, the seed it fails with, and how."""
+    """The progress of shrinking: a schedule, the seed with which it fails, and how it fails."""
 
     scenario: Scenario
     seed: int
@@ -190,12 +194,12 @@ class Shrunk:
         return event_count(self.scenario)
 
     def pinned(self) -> Scenario:
-        """The schedule with its seed."""
+        """Return the schedule with its seed."""
         return self.scenario.model_copy(update={"seeds": (self.seed,)})
 
 
 def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario, Trial]:
-    """Run a seed and write down what it drew. Raises NothingToShrink if it does not fail."""
+    """Run a seed and record what it drew. Raises NothingToShrink if it does not fail."""
     recording = Recording()
     with TemporaryDirectory(prefix="squall-shrink-") as directory:
         simulation = Simulation(scenario, seed, options, Path(directory), recording)
@@ -216,7 +220,7 @@ def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario
 
 
 class Shrinker:
-    """Makes a failing schedule smaller. `tell` is called with every smaller one that was found.
+    """Makes a failing schedule smaller. Calls `tell` with every smaller schedule that it finds.
 
     Interrupted once there is a smaller one, it returns that, and `interrupted` is true.
     """
@@ -229,7 +233,10 @@ class Shrinker:
         self.best: Shrunk
 
     def shrink(self, listed: Scenario, seed: int, trial: Trial) -> Shrunk:
-        """The smallest found within the budget. Raises NothingToShrink if the schedule does not fail like its seed."""
+        """Return the smallest schedule found within the budget.
+
+        Raises NothingToShrink if the schedule does not fail like its seed.
+        """
         self.first_seed = seed
         self.best = Shrunk(listed, seed, trial, event_count(listed))
         ended = reread(simplify.ending(listed, trial.ended_s))
@@ -259,7 +266,7 @@ class Shrinker:
     # -- what is tried ------------------------------------------------------------------------------------------
 
     def _fewest_events(self) -> None:
-        """One-minimal in operations and faults, if the budget allows."""
+        """Reduce to a 1-minimal list of operations and faults, if the budget allows."""
         scenario = self.best.scenario
         ddmin(simplify.operations_of(scenario), self._failing(lambda left: self._with_operations(left)))
         ddmin(self.best.scenario.nemesis, self._failing(lambda left: self._with_faults(left)))
@@ -287,7 +294,7 @@ class Shrinker:
     # -- how it is tried ----------------------------------------------------------------------------------------
 
     def _failing(self, made: Callable[[list[Any]], Scenario]) -> Callable[[list[list[Any]]], int | None]:
-        """For ddmin: the first of some lists that fails, which becomes the best so far."""
+        """Return a predicate for ddmin: the first of several lists that fails. That list becomes the best so far."""
 
         def first_failing(lists: list[list[Any]]) -> int | None:
             return self._taken([made(left) for left in lists])
@@ -295,7 +302,7 @@ class Shrinker:
         return first_failing
 
     def _take(self, candidates: Iterable[Scenario], more_seeds: int | None = None) -> bool:
-        """Whether one of these fails in the same way; the first that does is the best so far."""
+        """Return whether one of these fails in the same way; the first that does is the best so far."""
         return self._taken(list(candidates), more_seeds) is not None
 
     def _taken(self, candidates: Sequence[Scenario], more_seeds: int | None = None) -> int | None:
@@ -311,7 +318,7 @@ class Shrinker:
         return simpler[place % len(simpler)][0]
 
     def _seeds(self, more: int | None) -> list[int]:
-        """The seed that failed, and others once a run is short."""
+        """Return the seed that failed, followed by further seeds once a run is short."""
         if more is None:
             more = MORE_SEEDS if self.best.events <= FEW_EVENTS else 0
         return list(dict.fromkeys([self.best.seed, *(100 * self.first_seed + n for n in range(1, more + 1))]))

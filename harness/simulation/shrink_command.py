@@ -1,4 +1,4 @@
-"""`squall shrink`: a failing seed in, the shortest schedule that fails alike out, with an account of what goes wrong.
+"""`squall shrink`: write the shortest schedule that fails in the same way as a seed, and its trace in words.
 
 Exit status: 0 if the schedule was written and failed again in every replay, 1 if it was written and did not, 2 if there
 was nothing to shrink, 254 for bad usage.
@@ -37,7 +37,7 @@ NOTHING_EXIT_STATUS = 2
 
 @dataclass(frozen=True)
 class ShrinkOptions:
-    """What `squall shrink` was asked for."""
+    """The arguments of `squall shrink`."""
 
     seed: int
     suite: str
@@ -51,7 +51,7 @@ class ShrinkOptions:
 
 
 def shrink(asked: ShrinkOptions, console: Console) -> int:
-    """Shrink one seed and write what came of it; the exit status.
+    """Shrink one seed and write the result. Return the exit status.
 
     Interrupted, it writes the smallest schedule found so far and raises KeyboardInterrupt.
     """
@@ -91,7 +91,10 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
 
 
 def free_name(wanted: Path) -> Path:
-    """A file of this name, or with a number in it if that is there, made here and empty: it is nobody else's."""
+    """Create an empty file of this name, or of this name with a number if it exists, and return its path.
+
+    The exclusive creation prevents a clash with other processes.
+    """
     for number in itertools.count():
         path = wanted if number == 0 else wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
         with contextlib.suppress(FileExistsError):
@@ -141,7 +144,7 @@ def _events(scenario: Scenario) -> str:
 
 
 def _comments(asked: ShrinkOptions, said: str, shrunk: Shrunk) -> tuple[str, ...]:
-    """What stands above a schedule: where it comes from, what it shows, how to run it."""
+    """Return the comments above a schedule: its origin, what it shows, how to run it."""
     words = f"squall shrink {asked.seed} --suite {said}" + "".join(f" --mutant {one}" for one in asked.mutants)
     return (
         f"{shrunk.trial.problem.splitlines()[0]}",
@@ -151,7 +154,7 @@ def _comments(asked: ShrinkOptions, said: str, shrunk: Shrunk) -> tuple[str, ...
 
 
 def _replay(path: Path, hash_seed: str) -> int:
-    """Run the saved schedule in a process of its own; its exit status."""
+    """Run the saved schedule in a separate process. Return its exit status."""
     return subprocess.run(
         [sys.executable, "-m", "squall.harness.cli", "simulate", str(path)],
         env=os.environ | {"PYTHONHASHSEED": hash_seed},

@@ -1,9 +1,9 @@
-"""Simpler schedules: pure functions from an explicit scenario to scenarios that say less.
+"""Derive simpler schedules: pure functions from an explicit scenario to smaller scenarios.
 
-Each yields candidates, the simplest first, and knows nothing of whether they still fail; that is for `shrink.py` to
-find out. A candidate is a whole scenario, so that it can be run, saved and read like any other.
+Each function yields candidates, the simplest first, without knowing whether they still fail; `shrink.py` finds out. A
+candidate is a whole scenario, so that it can be run, saved and read like any other.
 
-What is left out of a list must not change the meaning of what stays: processes are numbered by topic-partition, client
+Removing a list entry must not change the meaning of those that stay: processes are numbered by topic-partition, client
 and slot (`workloads/log.py`), so they are renumbered wherever the workload gets smaller.
 """
 
@@ -36,7 +36,7 @@ STRENGTHS = ("lag", "latency", "jitter", "offset")
 
 
 def log_options(scenario: Scenario) -> LogOptions:
-    """Of a scenario that can be shrunk: `shrink` refuses all others."""
+    """Return the log options of a scenario that can be shrunk: `shrink` refuses all others."""
     assert isinstance(scenario.workload, LogOptions), scenario.workload.name
     return scenario.workload
 
@@ -48,7 +48,7 @@ def operations_of(scenario: Scenario) -> Operations:
 def with_events(
     scenario: Scenario, operations: Sequence[ScriptedOperation], faults: Sequence[NemesisEntry]
 ) -> Scenario:
-    """The same with other operations and faults."""
+    """Return the scenario with other operations and faults."""
     workload = scenario.workload.model_copy(update={"operations": tuple(operations)})
     return scenario.model_copy(update={"workload": workload, "nemesis": tuple(faults), "fault_free": not faults})
 
@@ -62,7 +62,7 @@ def at_of(fault: Timed) -> float:
 
 
 def length_of(fault: Timed) -> float:
-    """How long it takes: its duration, and what it does before that."""
+    """Return how long a fault takes: its duration, and what it does before that."""
     length = fault.length()
     assert not isinstance(length, DurationRange), "schedules draw nothing"
     return length + float(getattr(fault, "lag", 0.0))
@@ -72,7 +72,7 @@ def length_of(fault: Timed) -> float:
 
 
 def ending(scenario: Scenario, ended_s: float) -> Scenario:
-    """Without what comes after the end of a run that broke at `ended_s`; the same if it broke after the load."""
+    """Drop what comes after the end of a run that broke at `ended_s`; no change if it broke after the load."""
     load = float(ceil(ended_s + AFTER_THE_END_S))
     if ended_s < 0 or load >= scenario.time.load:
         return scenario
@@ -83,7 +83,7 @@ def ending(scenario: Scenario, ended_s: float) -> Scenario:
 
 
 def _within(fault: NemesisEntry, load: float) -> NemesisEntry:
-    """The fault, healed before the load ends."""
+    """Return the fault, healed before the load ends."""
     over = at_of(fault) + length_of(fault) - load
     if over <= 0:
         return fault
@@ -93,7 +93,7 @@ def _within(fault: NemesisEntry, load: float) -> NemesisEntry:
 
 
 def sooner(scenario: Scenario) -> Iterator[Scenario]:
-    """Quiet times cut: all of them to next to nothing, to a half, then each by itself."""
+    """Shorten quiet times: all of them to almost nothing, all to a half, then each separately."""
     times = sorted({at_of(one) for one in scenario.nemesis} | {one.at for one in operations_of(scenario)})
     gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
     long = [index for index, gap in enumerate(gaps) if gap > 2 * QUIET_S]
@@ -120,7 +120,7 @@ def _moved(scenario: Scenario, when: Callable[[float], float]) -> Scenario:
 
 
 def rounder(scenario: Scenario) -> Iterator[Scenario]:
-    """Times with fewer digits: of all events, then of each."""
+    """Round times to fewer digits: of all events, then of each."""
     for step in ROUND_TO_S:
         yield _moved(scenario, lambda at, step=step: round(at / step) * step)  # type: ignore[misc]
     yield from (_with_one(scenario, index, event) for index, event in _each_rounder(scenario))
@@ -137,7 +137,7 @@ def _each_rounder(scenario: Scenario) -> Iterator[tuple[int, SomeEvent]]:
 
 
 def _with_one(scenario: Scenario, index: int, event: SomeEvent) -> Scenario:
-    """The scenario with one of its events, operations first, in another form."""
+    """Return the scenario with one of its events, operations first, replaced."""
     events: list[Any] = [*operations_of(scenario), *scenario.nemesis]
     events[index] = event
     count = len(operations_of(scenario))
@@ -148,7 +148,7 @@ def _with_one(scenario: Scenario, index: int, event: SomeEvent) -> Scenario:
 
 
 def weaker(scenario: Scenario) -> Iterator[Scenario]:
-    """Faults that are shorter, to round numbers or by half, or not as strong."""
+    """Make faults shorter, to round numbers or by half, or weaker."""
     count = len(operations_of(scenario))
     for index, fault in enumerate(scenario.nemesis):
         length = fault.length()
@@ -166,7 +166,7 @@ def weaker(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def fewer_topic_partitions(scenario: Scenario) -> Iterator[Scenario]:
-    """Only those that operations or faults are about, numbered from 0."""
+    """Keep only the topic-partitions of operations or faults, numbered from 0."""
     used = _used(scenario)
     topics: dict[str, TopicOptions] = {}
     renumbered: dict[TopicPartition, TopicPartition] = {}
@@ -196,7 +196,7 @@ def _used(scenario: Scenario) -> set[TopicPartition]:
 
 
 def _named_by_faults(scenario: Scenario, renumbered: dict[TopicPartition, TopicPartition]) -> bool:
-    """Whether a fault speaks of a topic-partition that would have another number."""
+    """Return whether a fault names a topic-partition that would have another number."""
     return any(
         renumbered.get((pattern.topic, pattern.partition or 0)) != (pattern.topic, pattern.partition or 0)
         for fault in scenario.nemesis
@@ -206,7 +206,7 @@ def _named_by_faults(scenario: Scenario, renumbered: dict[TopicPartition, TopicP
 
 
 def fewer_clients(scenario: Scenario) -> Iterator[Scenario]:
-    """One producer that does one thing at a time and no consumer, or as many as have something to do."""
+    """Reduce to one producer with one operation at a time and no consumer, or to as many clients as have operations."""
     options = log_options(scenario)
     workload = LogWorkload(options, scenario.loaded_topics)
     places = [workload.thread_place(one.process) for one in operations_of(scenario)]
@@ -227,7 +227,7 @@ def fewer_clients(scenario: Scenario) -> Iterator[Scenario]:
 def _resized(
     scenario: Scenario, before: Scenario, options: LogOptions, renumbered: dict[TopicPartition, TopicPartition]
 ) -> Scenario:
-    """`scenario` with this workload; the operations of `before` done by the processes that it now has for them."""
+    """Return `scenario` with this workload; the operations of `before` move to their new processes."""
     old = LogWorkload(log_options(before), before.loaded_topics)
     new = LogWorkload(options, scenario.loaded_topics)
     operations = []
@@ -243,7 +243,7 @@ def _resized(
 
 
 def around_faults(scenario: Scenario) -> Iterator[Scenario]:
-    """Only the operations of some moments before each fault: a guess that is cheap, and right surprisingly often."""
+    """Keep only the operations shortly before each fault: a cheap guess that is often right."""
     starts = [at_of(fault) for fault in scenario.nemesis]
     count = len(operations_of(scenario))
     for window in WINDOWS_S:
@@ -262,7 +262,7 @@ def without_polls(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def fewer_nodes(scenario: Scenario) -> Iterator[Scenario]:
-    """One controller, or three; and no more brokers than there are replicas."""
+    """Reduce to one controller, or three, and to as many brokers as there are replicas."""
     cluster = scenario.cluster
     brokers = max(topic.replication_factor for topic in cluster.topics.values())
     for controllers in (1, 3):
@@ -274,7 +274,7 @@ def fewer_nodes(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _speaks_of_others(scenario: Scenario) -> bool:
-    """Whether a fault names a host that the cluster has not."""
+    """Return whether a fault names a host that the cluster does not have."""
     known = {f"c{number + 1}" for number in range(scenario.cluster.controllers)}
     known |= {f"b{number + 1}" for number in range(scenario.cluster.brokers)}
     words = " ".join(target for fault in scenario.nemesis for target in targets_of(fault).values())

@@ -1,10 +1,11 @@
-"""The space-time diagram of a run: nodes side by side, time downwards, messages across, as one SVG that opens offline.
+"""Draw the space-time diagram of a run as one SVG that opens offline: nodes side by side, time downwards.
 
-Time is not to scale: what matters happens within milliseconds, then nothing for seconds. Every event has a row, so that
-no two labels meet, and the times stand at the left; a quiet time is marked as such.
+Messages cross between the nodes. Time is not to scale: the important events lie within milliseconds, followed by
+seconds of nothing. Every event has a row, so that no two labels overlap, and the times stand at the left; a quiet time
+is marked as such.
 
-Nothing is told by colour alone: answers are dashed and say so, what was lost ends in a cross, faults are hatched and
-named. Colours are those of Okabe and Ito, which most colour-blind people can tell apart.
+Colour is never the only mark: responses are dashed and labelled, what was lost ends in a cross, faults are hatched and
+named. The colours are those of Okabe and Ito, which most colour-blind people can distinguish.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LOUD = ("truncate", "death", "recovery_cut")
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of the picture: a message sent, or something that happened, at a time."""
+    """One row of the picture: a message sent, or another event, at a time."""
 
     at: int
     y: float
@@ -54,7 +55,7 @@ class _Row:
 
 
 def save_picture(trace: RunTrace, path: Path) -> str:
-    """Write the picture, and the account in words beside it; the account."""
+    """Write the picture, and beside it the trace in words. Return the words."""
     story = told_as_a_story(trace)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".txt").write_text(story + "\n", encoding="utf-8")
@@ -63,7 +64,7 @@ def save_picture(trace: RunTrace, path: Path) -> str:
 
 
 def drawn(trace: RunTrace) -> str:
-    """The whole picture as the text of an SVG file."""
+    """Return the whole picture as the text of an SVG file."""
     return _Picture(trace).text()
 
 
@@ -95,7 +96,7 @@ class _Picture:
         self._heading()
         self._faults()
         self._lifelines()
-        self._boxes = self._add("g")  # under the arrows: what they cross stays whole
+        self._boxes = self._add("g")  # under the arrows, so that arrows crossing a box stay whole
         for row in self.rows:
             if isinstance(row.what, Sent):
                 self._arrow(row.what, row.y)
@@ -113,7 +114,7 @@ class _Picture:
         return LEFT + LANE * (self.lanes.index(lane) + 0.5)
 
     def y(self, at: int) -> float:
-        """Where a time is: between the rows before and after it, in proportion."""
+        """Return the position of a time: between the rows before and after it, in proportion."""
         times = [row.at for row in self.rows]
         index = bisect_right(times, at)
         if index == 0:
@@ -239,7 +240,7 @@ class _Picture:
             self._beside(host, row, f"{one.kind} {', '.join(one.hosts)}", SHADE, True)
 
     def _times(self) -> None:
-        """At the left, each once."""
+        """Draw the times at the left, each once."""
         before = ""
         for row in self.rows:
             text = f"{row.at / 1e6:.4f} s"
@@ -264,7 +265,7 @@ class _Picture:
             self._add("circle", cx=self.x(one.lane), cy=y, r=3.6, fill=SHADE if one.kind in LOUD else INK)
 
     def _beside(self, lane: str, row: _Row, text: str, colour: str, bold: bool) -> None:
-        """A text to the right of a lane and what shades it, or to the left where the page ends."""
+        """Put a text to the right of a lane and its shade, or to the left where the page ends."""
         gap = 42 if self._is_shaded(lane, row.at) else 10
         left = self.x(lane) + gap
         if left + _length(text) > self.width - 6:
@@ -309,12 +310,12 @@ class _Picture:
             self._write(LEFT, self.bottom + 20 + 18 * index, line, fill=RED, font_weight="bold")
 
     def _problem(self) -> list[str]:
-        """The breach, in lines as wide as the page."""
+        """Return the breach, in lines as wide as the page."""
         return _wrapped(self.trace.problem.partition("\n")[0], int((self.width - LEFT - 16) / (CHARACTER + 0.8)))
 
 
 def _rows(trace: RunTrace) -> tuple[list[_Row], list[tuple[float, float]]]:
-    """Every event with its row, and the quiet times between them as (where, how long in seconds)."""
+    """Return every event with its row, and the quiet times between them as (position, length in seconds)."""
     events: list[tuple[int, int, Sent | Happening | FaultWindow]] = [
         *((window.begin, 0, window) for window in trace.faults if window.kind not in DEADLY),
         *((one.at, 1, one) for one in trace.happenings),
@@ -335,7 +336,7 @@ def _rows(trace: RunTrace) -> tuple[list[_Row], list[tuple[float, float]]]:
 
 
 def _lanes_of(trace: RunTrace, rows: list[_Row]) -> list[str]:
-    """The lanes in which something happens: clients, brokers, controllers."""
+    """Return the lanes in which something happens: clients, brokers, controllers."""
     busy = {name for row in rows if isinstance(row.what, Sent) for name in (row.what.source, row.what.target)}
     busy |= {row.what.lane for row in rows if isinstance(row.what, Happening)}
     busy |= {host for window in trace.faults for host in window.hosts}

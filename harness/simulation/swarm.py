@@ -1,14 +1,15 @@
 """Swarm testing: each seed draws its own mix of faults, their targets, times and intensities.
 
-Two lessons decide the shape (measured on prototypes): durations are drawn log-uniformly, half a millisecond to many
-seconds, because bugs live at all scales; and each seed uses only some kinds of fault, because a mix of everything
-hides what one of them would show. What is drawn is data, printed by a failing seed: wherever the vocabulary of suites
-has a word for it, an entry of a suite's `nemesis` list with hosts by name (`SwarmFault.written`), carried out by the
-same fault objects. Evidence is left out: the simulation itself carries the faults out, and counts what they did
-(`Swarm.effects`), so that a kind without any effect shows.
+Two measured lessons shape it. Durations are drawn log-uniformly, half a millisecond to many seconds, because bugs exist
+at all scales. Each seed uses only some kinds of fault, because a mix of everything hides what one of them would show.
 
-Whether a fault may happen at all is decided when it is due (budget.py). Everything is healed before the load ends, and
-then progress is demanded.
+The draw is data, printed by a failing seed. Wherever suites have a word for a fault, it is an entry of a suite's
+`nemesis` list with hosts by name (`SwarmFault.written`), carried out by the same fault objects. Evidence is left out:
+the simulation itself carries the faults out, and counts their effects (`Swarm.effects`), so that a kind without any
+effect is visible.
+
+Whether a fault may happen at all is decided when it is due (budget.py). Everything is healed before the load ends; from
+then on progress is required.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ KINDS = {
     "clock-step": "clocks",
     "clock-drift": "clocks",
 }
-"""Every kind of fault, and in what its effect is counted."""
+"""Every kind of fault, and the unit in which its effect is counted."""
 
 OPERATIONS = {
     "reassign": "accepted",
@@ -73,10 +74,10 @@ OPERATIONS = {
     "remove-voter": "voters out and in again",
     "restart-active-controller": "clean restarts",
 }
-"""What operators do, drawn beside the faults where a scenario says `swarm: operations`."""
+"""Operators' changes, drawn beside the faults where a scenario says `swarm: operations`."""
 
 SWITCHES = {"switch-eligible-leaders": "off and on again"}
-"""What operators switch beside that where a scenario says `swarm: switches`."""
+"""Features that operators also switch where a scenario says `swarm: switches`."""
 
 UNITS = KINDS | OPERATIONS | SWITCHES
 
@@ -84,15 +85,15 @@ BROKER_TO_BROKER = ("Fetch", "Fetch", "Fetch", "OffsetForLeaderEpoch")
 BROKER_TO_CONTROLLER = ("AlterPartition", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch")
 CONTROLLER_TO_CONTROLLER = ("Fetch", "Fetch", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
 CLIENT_TO_BROKER = ("Produce", "Produce", "Fetch", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
-"""Who asks whom what, the usual more often than the rare."""
+"""Which APIs each pair of roles uses, the usual more often than the rare."""
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")
 WAITING_SECONDS = (0.2, 5.0)
-"""What shows no effect until something passes by is open for longer: the shortest, and a longest that is possible."""
+"""Faults that take effect only on later traffic stay open longer: the shortest time, and a possible longest time."""
 
 TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
-"""What an operator changed for a while is changed back as soon as somebody can be asked."""
+"""An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
 
 COMMON_DISK_CALLS = ("write", "fsync", "write", "fsync", "rename")
 DISK_CALLS = ("read", "write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
@@ -104,7 +105,7 @@ _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 class SwarmFault:
     """One fault of a swarm: `kind` at `at` seconds for `duration` seconds, on the hosts named.
 
-    `words` is the fault as a suite would say it, without its times; empty for what suites have no word for.
+    `words` is the fault as an entry of a suite, without its times; empty if suites have no word for it.
     """
 
     at: float
@@ -115,7 +116,7 @@ class SwarmFault:
     words: Mapping[str, object] = field(default_factory=dict)
 
     def written(self) -> dict[str, object]:
-        """As an entry of `nemesis:`; what has no word of its own is told as its nearest relative."""
+        """Return the fault as an entry of `nemesis:`; a fault without its own word becomes its closest equivalent."""
         first, last = self.hosts[0], self.hosts[-1]
         if self.words:
             return dict(self.words)
@@ -142,10 +143,10 @@ def draw_swarm(
     *,
     switched: bool = False,
 ) -> list[SwarmFault]:
-    """The faults of this seed, in order of time; all over before `load` seconds have passed.
+    """Draw the faults of this seed, in order of time; all end before `load` seconds have passed.
 
-    `operated` are the topics (with their min ISR) of a cluster that operators work on, too. Their operations are drawn
-    by themselves, so that the faults of a seed are the same with and without them; so is what is `switched`.
+    `operated` are the topics (with their min ISR) of a cluster that operators also change. Operators' changes come from
+    a separate random stream, so that the faults of a seed are the same with and without them; so does `switched`.
     """
     faults = _draw_faults(seed, brokers, controllers, load)
     if operated:
@@ -175,7 +176,7 @@ def _draw_operations(
 
 
 def _draw_switches(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
-    """One after the other: what is switched off is on again before it is switched off anew."""
+    """Draw switches one after the other: a feature is on again before it is switched off again."""
     rng = Random(f"{seed}/switches")
     drawn: list[SwarmFault] = []
     at = rng.uniform(0.5, 3.0)
@@ -236,7 +237,7 @@ def _log_uniform(rng: Random, low: float, high: float) -> float:
 
 
 def _between(low: float, high: float, amount: float) -> float:
-    """Log-uniformly by an amount of 0 to 1 that was drawn before."""
+    """Map a drawn amount of 0 to 1 log-uniformly between `low` and `high`."""
     return low * (high / low) ** amount
 
 
@@ -252,14 +253,14 @@ def _targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tupl
 
 
 def _nodes(brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
-    """All of them, each once: combined nodes are both."""
+    """Return every node once: a combined node is in both lists."""
     return tuple(dict.fromkeys(brokers + controllers))
 
 
 def _words(
     kind: str, hosts: tuple[str, ...], rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]
 ) -> dict[str, object]:
-    """The fault in the vocabulary of suites, with its intensity."""
+    """Return the fault in the vocabulary of suites, with its intensity."""
     first, last = hosts[0], hosts[-1]
     match kind:
         case "crash-broker" | "crash-controller":
@@ -312,7 +313,7 @@ def _link(first: str, last: str, rng: Random, **shape: object) -> dict[str, obje
 
 
 def _messages(first: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> dict[str, object]:
-    """Some request that this host makes, or that everybody makes to it, or the answers."""
+    """Choose requests that this host sends, or that all hosts send to it, or the responses."""
     direction = rng.choice(("request", "response"))
     if first in controllers:
         if rng.random() < 0.5:
@@ -332,8 +333,8 @@ def _messages(first: str, rng: Random, brokers: tuple[str, ...], controllers: tu
 class Swarm:
     """Carries out drawn faults on a simulated world.
 
-    `counts` tells how many of each kind took place, `effects` what they did (in the units of `KINDS`), `postponed` how
-    many did not fit into the budget when they were due, `begun` are those that did.
+    `counts` holds how many of each kind took place, `effects` what they did (in the units of `KINDS`), `postponed` how
+    many did not fit into the budget when they were due, and `begun` the faults that did.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class Swarm:
         self._operator = operator
 
     async def run(self) -> None:
-        """Until the last fault is healed."""
+        """Run until the last fault is healed."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._in_its_time(index, fault)) for index, fault in enumerate(self._faults)]
         await asyncio.gather(*tasks)
@@ -373,7 +374,7 @@ class Swarm:
         return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
 
     async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
-        """Inject it, wait until it is over, and say what it has done."""
+        """Inject the fault, wait until it is over, and return its effect."""
         match fault.kind:
             case "crash-in-disk-call-broker" | "crash-in-disk-call-controller":
                 return await self._crash_in_disk_call(fault)
@@ -408,7 +409,7 @@ class Swarm:
         return sum(host.effect_of(identity) for host in world.hosts.values())
 
     async def _crash_in_disk_call(self, fault: SwarmFault) -> int:
-        """Die between two disk calls of some turn to come, and come back. Half of them die at one kind of call."""
+        """Crash between two disk calls of a later turn, and restart. Half of the crashes hit one kind of call."""
         process = self._world.processes[fault.hosts[0]]
         before = process.crashes_in_calls
         process.disk.crash_after = int(fault.amount * 20)
@@ -419,8 +420,10 @@ class Swarm:
         return process.crashes_in_calls - before
 
     async def _crash_with_tail(self, identity: str, fault: SwarmFault) -> int:
-        """Hold all that would be fetched from a broker for a moment, then kill it: it comes back with records that
-        nobody else has, and that its successors will have replaced by others."""
+        """Hold all fetches from a broker for a moment, then kill it.
+
+        It restarts with records that no other broker has, and that its successors may have replaced.
+        """
         host = self._world.sim_hosts[fault.hosts[0]]
         lag = min(fault.duration, _between(0.05, 2.0, fault.amount))
         hold = f"{identity}-hold"
@@ -433,7 +436,7 @@ class Swarm:
         return host.effect_of(hold)
 
     async def _restart(self, identity: str, fault: SwarmFault) -> int:
-        """Stop cleanly, which a broker does by a controlled shutdown, and come back when so long has passed in all."""
+        """Stop cleanly (a broker by a controlled shutdown), and restart once the fault's duration has passed."""
         host = self._world.sim_hosts[fault.hosts[0]]
         stopped = host.process.running and not host.process.paused
         back_at = asyncio.get_running_loop().time() + fault.duration
@@ -444,7 +447,7 @@ class Swarm:
         return int(stopped)
 
     async def _cut_clients(self, identity: str, fault: SwarmFault) -> int:
-        """Clients and one node do not hear each other, or one does not hear the other."""
+        """Block one direction, or both, between clients and one node."""
         network, address = self._world.network, self._world.hosts[fault.hosts[0]].address
         if fault.amount < 0.7:
             network.block(CLIENT_ADDRESS, address, identity)
@@ -455,7 +458,7 @@ class Swarm:
         return network.stalls_of(identity)
 
     async def _switch(self, fault: SwarmFault) -> int:
-        """No eligible leader replicas for a while, then again; how often both were accepted."""
+        """Switch eligible leader replicas off for a while, then on again. Return 1 if both were accepted, else 0."""
         off = await self._set_eligible_leaders(0, attempts=1)
         await asyncio.sleep(fault.duration)
         on = await self._set_eligible_leaders(1, TAKE_BACK_ATTEMPTS)
@@ -473,7 +476,7 @@ class Swarm:
         return False
 
     def _reset(self, fault: SwarmFault) -> int:
-        """Reset the connections between two nodes, or those of clients with the first."""
+        """Reset the connections between two nodes, or between clients and the first node."""
         network, hosts = self._world.network, self._world.hosts
         other = CLIENT_ADDRESS if fault.amount < 0.3 else hosts[fault.hosts[1]].address
         ends = network.connections(hosts[fault.hosts[0]].address, other)
@@ -483,7 +486,10 @@ class Swarm:
 
 
 async def _operate(operation: Fault, duration: float) -> int:
-    """Ask for it, give it its time, take it back; whether it took effect. Nobody may be there to ask: it is chaos."""
+    """Start an operator's change, wait for `duration`, revert it. Return 1 if it took effect, else 0.
+
+    Returns 0 also if it finds no target, which is normal under faults.
+    """
     try:
         await operation.aim()
     except NoTarget:

@@ -1,12 +1,12 @@
-"""A run watched closely: messages, happenings and faults, for an account in words or a picture.
+"""Trace a run in detail: messages, events and faults of one log, for a text or a picture.
 
-`trace_of(scenario, seed)` runs a schedule once more and keeps what matters for the log that broke: a topic-partition,
-or the metadata log if the problem names none. From the nodes comes what they did to it (appends, truncations, high
-watermarks, leadership: their own trace), from the network the frames that speak of it, with when they were sent and
-whether they arrived, from the clients their operations, from the nemesis its faults.
+`trace_of(scenario, seed)` runs a schedule again and keeps the data about the log that broke: a topic-partition, or the
+metadata log if the problem names none. The nodes' own trace gives what they did to it (appends, truncations, high
+watermarks, leadership). The network gives the frames about it, with when they were sent and whether they arrived. The
+clients give their operations, the nemesis its faults.
 
-What repeats itself without news is left out (`frames.py`): a follower that asks again for the offset it asked for
-before, an empty answer that says what the last one said.
+Repetition without news is left out (`frames.py`): a follower that fetches the same offset again, an empty response
+equal to the last one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HISTORY = ("append", "truncate", "high_watermark", "leader", "follower", "isr",
 
 @dataclass(slots=True)
 class Sent:
-    """A frame on its way: who to whom, when, what it says. `arrived` stays None if it was lost."""
+    """A frame under way: source, target, time, content. `arrived` stays None if it was lost."""
 
     source: str
     target: str
@@ -49,7 +49,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that one node or client did, at a time: `kind` is the trace's name for it."""
+    """Something that one node or client did, at a time; `kind` is the trace's name for it."""
 
     at: int
     lane: str
@@ -69,7 +69,7 @@ class FaultWindow:
 
 @dataclass
 class RunTrace:
-    """What an account tells. Times are microseconds since the load began."""
+    """The content of a trace. Times are microseconds since the load began."""
 
     scenario: Scenario
     seed: int
@@ -89,7 +89,7 @@ class RunTrace:
 
 
 class WatchedNetwork(SimNetwork):
-    """The simulated network, telling a tracer of every frame. It draws nothing and changes nothing."""
+    """The simulated network, reporting every frame to a tracer. It draws nothing and changes nothing."""
 
     def __init__(self, kernel: Kernel, rng: Random) -> None:
         super().__init__(kernel, rng)
@@ -118,7 +118,7 @@ class WatchedNetwork(SimNetwork):
 
 
 class _Beside:
-    """A trace that passes everything on to another, after telling the tracer."""
+    """A trace that reports every event to the tracer, then passes it to another trace."""
 
     def __init__(self, tracer: Tracer, trace: Trace) -> None:
         self._tracer = tracer
@@ -130,7 +130,7 @@ class _Beside:
 
 
 class Tracer(Witness):
-    """Keeps what concerns one log."""
+    """Keeps everything about one log."""
 
     network = WatchedNetwork
 
@@ -144,7 +144,7 @@ class Tracer(Witness):
         self._names: dict[str, str] = {}
         self._ids: dict[int, str] = {}
 
-    # -- what it is told ----------------------------------------------------------------------------------------
+    # -- inputs -----------------------------------------------------------------------------------------------
 
     def beside(self, trace: Trace) -> Trace:
         return _Beside(self, trace)
@@ -163,7 +163,7 @@ class Tracer(Witness):
             return None
         source, target = self._names[end.address], self._names[end.peer_address]
         if said.api == METADATA and target.startswith("c"):
-            return None  # from controller to controller: only what brokers learn of it matters
+            return None  # from controller to controller: only what reaches brokers matters
         sent = Sent(source, target, self._kernel.now, said)
         self.messages.append(sent)
         return sent
@@ -239,7 +239,7 @@ def _span(first: object, last: object) -> str:
 
 
 def log_of(scenario: Scenario, problem: str) -> tuple[str, int]:
-    """The log that a problem is about: the topic-partition it names first, else the metadata log."""
+    """Return the log of a problem: the topic-partition that it names first, else the metadata log."""
     for match in _LOG_IN_PROBLEM.finditer(problem):
         if match[1] in scenario.topics and int(match[2]) < scenario.topics[match[1]]:
             return match[1], int(match[2])
@@ -247,7 +247,7 @@ def log_of(scenario: Scenario, problem: str) -> tuple[str, int]:
 
 
 def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTIONS) -> RunTrace:
-    """Run it, to learn which log is concerned, and again with an eye on that log."""
+    """Run the seed to find out which log is concerned, then again to trace that log."""
     _, _, problem, _ = _run(scenario, seed, options, Witness())
     log = log_of(scenario, problem)
     tracer = Tracer(log)
@@ -268,7 +268,7 @@ def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTION
     trace.happenings = [
         Happening(one.at - started, one.lane, one.kind, one.text)
         for one in tracer.happenings
-        if since <= one.at <= ended and (one.kind != "death" or one.at < ended)  # in the end all is switched off
+        if since <= one.at <= ended and (one.kind != "death" or one.at < ended)  # at the end all nodes are switched off
     ]
     trace.faults = [
         FaultWindow(one.kind, one.hosts, round(one.at * 1e6), round((one.at + one.duration) * 1e6))
@@ -282,7 +282,7 @@ def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTION
 
 
 def _before_the_first_event(tracer: Tracer, started: int) -> int:
-    """Where the account begins: with the load, or with what the log concerned has been through if it broke before."""
+    """Return where the trace begins: with the load, or with the log's first events if it broke before the load."""
     return started if any(one.at >= started for one in tracer.happenings) else 0
 
 

@@ -1,9 +1,8 @@
-"""Who may look on at a simulated run without changing it.
+"""Watch a simulated run without changing it.
 
-A run tells its witness of the world it is made of, of every operation and every fault; a witness may also put itself
-beside the nodes' trace and bring a network that tells of frames. Without a witness nothing of this costs anything.
-`Witness` itself forgets all it is told. `explicit.Recording` writes down what a schedule lists, `traced.Tracer` all
-that an account needs.
+A run passes to its witness the world it consists of, every operation and every fault. A witness may also wrap the
+nodes' trace and supply a network that reports frames. Without a witness none of this has a cost. `Witness` itself
+ignores everything. `explicit.Recording` records what a schedule lists, `traced.Tracer` all that a trace needs.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from squall.workloads.operation import Event
 
 
 class Witness:
-    """Told of everything, keeps nothing."""
+    """Receives everything, keeps nothing."""
 
     network: type[SimNetwork] = SimNetwork
-    """The network of the world to be made; one of its kind that behaves alike."""
+    """The class of the world's network; a subclass must behave the same."""
 
     def beside(self, trace: Trace) -> Trace:
-        """The trace that nodes are given, in place of this one; it has to pass everything on."""
+        """Return the trace that nodes use instead of this one; it has to pass everything on."""
         return trace
 
     def watch(self, world: SimWorld) -> None:

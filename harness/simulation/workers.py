@@ -1,7 +1,7 @@
-"""Processes that simulate seeds: started from nothing, as a single seed is, and gone when nobody is left to ask.
+"""Start processes that simulate seeds, each with a fresh interpreter, like a single seed; they end with their parent.
 
-A pool's processes wait for work on a queue to which they hold a writing end themselves. If the process that owns the
-pool is killed, the queue never ends, and they would wait for ever. So each watches its parent.
+A pool's processes wait for work on a queue whose writing end they also hold. If the process that owns the pool is
+killed, the queue never ends, and they would wait forever. So each watches its parent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _end_with_parent() -> None:
 
 
 def end_at_once(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool, whatever they are at: nobody will ask for their results."""
-    processes = getattr(pool, "_processes", None) or {}  # Executor.shutdown waits for what they are at
+    """End the processes of a pool at once, even busy ones: their results are not needed."""
+    processes = getattr(pool, "_processes", None) or {}  # Executor.shutdown waits for running work
     for process in list(processes.values()):
         process.terminate()
 

@@ -1,7 +1,7 @@
-"""A simulated cluster: hosts with nodes, a network, clients, all in one kernel; fulfils `harness.world.World`.
+"""A simulated cluster in one kernel: hosts with nodes, a network, clients; implements `harness.world.World`.
 
-Names, node ids, ports and configurations are those of a lab of the same size, so a suite means the same in both
-worlds. Everything random comes from streams keyed by the run's seed and the name of what draws from it.
+Names, node ids, ports and configurations are those of a lab of the same size, so a suite means the same in both worlds.
+Every random stream is keyed by the run's seed and the name of its user.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ CLIENT_ADDRESS = "10.0.0.200"
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """What is simulated: how many of each, Kafka's configuration, seeded bugs."""
+    """The shape of the simulated cluster: numbers of nodes, Kafka's configuration, seeded bugs."""
 
     controllers: int = 3
     brokers: int = 3
     config: Mapping[str, str] = field(default_factory=dict)
     mutants: Mutants = HEALTHY
     dynamic_voters: bool = False
-    """The voters are those of the metadata log, to begin with all controllers (KIP-853)."""
+    """The voters are those of the metadata log, initially all controllers (KIP-853)."""
     combined: bool = False
-    """The first brokers are the controllers as well, one process each, as is a host in both groups of an inventory."""
+    """The first brokers are also the controllers, one process each, like a host in both groups of an inventory."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,18 @@ class SimPlace:
 
     @property
     def port(self) -> int:
-        """Where it is asked first: a broker by clients, a controller that is no broker by other nodes."""
+        """The port of the node's first role: for clients if it is a broker, else for other nodes."""
         return BROKER_PORT if self.is_broker else CONTROLLER_PORT
 
     @property
     def listeners(self) -> dict[int, str]:
-        """By port, the name of what listens there."""
+        """The names of the listeners by port."""
         ports = {"broker": (BROKER_PORT, "PLAINTEXT"), "controller": (CONTROLLER_PORT, "CONTROLLER")}
         return dict(ports[role] for role in self.roles)
 
 
 def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
-    """Controllers c1 …, then brokers b1 …; or brokers alone, of which the first are controllers too."""
+    """Return controllers c1 …, then brokers b1 …; or brokers alone, of which the first are also controllers."""
     if shape.combined:
         return tuple(
             SimPlace(
@@ -98,12 +98,12 @@ def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
 
 
 def voters_of(places: tuple[SimPlace, ...]) -> list[tuple[int, str, int]]:
-    """Id, address and port of every controller."""
+    """Return id, address and port of every controller."""
     return [(one.node_id, one.address, CONTROLLER_PORT) for one in places if one.is_controller]
 
 
 def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
-    """The node's configuration, by Kafka's names."""
+    """Return the node's configuration, by Kafka's names."""
     controllers = voters_of(places)
     listening = {name: f"{name}://{place.address}:{port}" for port, name in place.listeners.items()}
     properties = {
@@ -117,13 +117,13 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
     if place.is_broker:
         properties["advertised.listeners"] = listening["PLAINTEXT"]
         properties["inter.broker.listener.name"] = "PLAINTEXT"
-        # Records are judged by what is still there, and their timestamps need not be times of day.
+        # Runs are judged by the records still in the log, and record timestamps need not be times of day.
         properties["log.retention.ms"] = "-1"
     return properties | dict(shape.config)
 
 
 class SimWorld:
-    """The cluster of one run. `on_iteration` sees every process between two of its turns."""
+    """The cluster of one run. `on_iteration` is called with every process between two of its turns."""
 
     def __init__(
         self,
@@ -136,7 +136,11 @@ class SimWorld:
         on_loss: Callable[[str], None] | None = None,
         network: type[SimNetwork] = SimNetwork,
     ) -> None:
-        """`on_iteration` sees a process after each turn, `on_loss` hears whose disk lost what was not synced."""
+        """Create the cluster.
+
+        `on_iteration` is called after each turn of a process, `on_loss` with a host whose disk lost what was not
+        synced.
+        """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.network = network(self.kernel, Random(f"{seed}/network"))
         self.places = places_of(shape)
@@ -179,7 +183,7 @@ class SimWorld:
             process.start()
 
     def switch_off(self) -> None:
-        """End everything: processes at once, then the coroutines that are left."""
+        """End everything: processes at once, then the remaining coroutines."""
         for process in self.processes.values():
             process.crash()
         self.kernel.shut_down()
@@ -194,7 +198,7 @@ class SimWorld:
         return SimConnector(self.network, CLIENT_ADDRESS)
 
     def operator(self) -> ClusterHands:
-        """An operator with connections of its own; whoever asks for one closes it."""
+        """Return an operator with its own connections; the caller closes it."""
         names = {place.node_id: place.name for place in self.places}
         controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
         client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
@@ -208,7 +212,7 @@ class SimWorld:
 
 
 def node_factory(config: NodeConfig, mutants: Mutants) -> Callable[..., Node]:
-    """Makes incarnations of one node."""
+    """Return a factory for incarnations of one node."""
 
     def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
         return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants)
@@ -217,9 +221,9 @@ def node_factory(config: NodeConfig, mutants: Mutants) -> Callable[..., Node]:
 
 
 class SimClusterView:
-    """Who leads what, read from the nodes themselves; fulfils `nemesis.ports.ClusterView`.
+    """Which node leads what, read from the nodes themselves; implements `nemesis.ports.ClusterView`.
 
-    The view is that of the best informed running node, as an admin client that asks everybody would get it.
+    The view is that of the running node with the newest metadata, like that of an admin client that asks all nodes.
     """
 
     def __init__(

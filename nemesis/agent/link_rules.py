@@ -208,13 +208,11 @@ class QueueRules:
             raise Trouble("unsupported", f"peers: {six[0]}: packets of IPv6 cannot be queued here: {without_six}")
         return ["iptables"] if without_six else ["iptables", "ip6tables"]
 
-    def names(self) -> list[str]:
-        """The tables in which the agent's rules may exist on this host."""
+    def written(self) -> list[str]:
+        """Return the tables of this host that hold rules of the agent."""
         driver = self.driver()[0]
-        return ["nft"] if driver == "nft" else ["iptables"] if driver else []
-
-    def any_written(self) -> bool:
-        return any(TABLES[name]().written() for name in self.names())
+        possible = {"nft": ["nft"], "iptables": ["iptables", "ip6tables"]}.get(driver or "", [])
+        return [name for name in possible if program(name) is not None and TABLES[name]().written()]
 
     def write(self, tables: Iterable[str], shapes: Sequence[Shape], numbers: Numbers, seconds: float) -> None:
         for name in tables:

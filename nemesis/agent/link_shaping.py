@@ -120,8 +120,8 @@ class ShapeLinks:
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
         if remaining:
             self._apply(remaining[-1], remaining)
-        elif self._emulators.running() or self._rules.any_written():
-            self._rules.clear(self._rules.names())
+        else:
+            self._rules.clear(self._rules.written())
             self._emulators.end_all()
 
     def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:

@@ -14,7 +14,7 @@ cast no vote, and must be added again. A directory of zeros is unknown and match
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from squall.nodes.protocol.compiler import Buffer, decode, encode_bytes
 from squall.nodes.protocol.records import BatchHeader, control_kind, parse_records
@@ -195,7 +195,3 @@ def voters_in(content: Buffer) -> Iterator[tuple[int, VoterSet]]:
                 if control_kind(record.key) == KRAFT_VOTERS:
                     yield header.base_offset + delta, read_voters_record(bytes(record.value or b""))
         start += header.size
-
-
-def endpoint_changed(voter: Voter, *, host: str, port: int, directory_id: bytes) -> Voter:
-    return replace(voter, host=host, port=port, directory_id=directory_id)

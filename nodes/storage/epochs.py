@@ -56,11 +56,6 @@ class LeaderEpochCache:
         """The largest known epoch, None if there is none."""
         return self._epochs[-1] if self._epochs else None
 
-    def start_of(self, epoch: int) -> int | None:
-        """The offset at which an epoch began, None if the epoch is unknown."""
-        at = bisect_left(self._epochs, epoch)
-        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
-
     def epoch_of(self, offset: int) -> int | None:
         """The epoch that wrote (or would write) an offset, None if the offset precedes all entries."""
         at = bisect_right(self._starts, offset) - 1

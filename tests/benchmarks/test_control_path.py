@@ -58,7 +58,7 @@ def test_a_sleeping_process_tells_how_long_it_was_kept_waiting() -> None:
 
 @pytest.mark.full
 def test_control_requests_get_through_a_flood_of_produce_requests() -> None:
-    """Show 8 of issue 4, with a bar that a busy machine meets: far below a session, and nobody is fenced."""
+    """With a bar that a busy machine meets: far below a session, and nobody is fenced."""
     felt = measured(1000, duration_s=6)
     assert felt.requests_per_second > 100
     assert felt.heartbeats > 20

@@ -40,7 +40,7 @@ def test_bytes_that_came_back_as_zeroes_are_counted(written: Path) -> None:
 @pytest.mark.lab
 @pytest.mark.xdist_group("power-loss")
 def test_each_part_measures_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 5, show 2, with few rounds and bars for a busy machine."""
+    """With few rounds and bars for a busy machine."""
     need_lab()
     for rounds in ("COMMANDS", "VERBS", "PARTITIONS", "CLOCK_JUMPS", "POWER_FAILURES"):
         monkeypatch.setattr(bench, rounds, 3)

@@ -21,6 +21,6 @@ def test_figures_are_those_of_the_seeds_and_a_failing_seed_is_no_measurement() -
     assert (speed.must, speed.stretch) == (20, 100)
     assert events.measured == pytest.approx(result.counts["events"] / 2)
     assert frames.measured == pytest.approx(result.counts["frames"] / 2)
-    assert operations.measured >= 20, "the cluster of issue 3 asks for 20 client operations per simulated second"
+    assert operations.measured >= 20, "the benchmark's cluster asks for 20 client operations per simulated second"
     with pytest.raises(AssertionError, match="seed 1: invalid"):
         measured([replace(result, verdict="invalid")])

@@ -15,6 +15,8 @@ ID = re.compile(rf"\b(?:{PREFIXES})-\d\d\b")
 ROW = re.compile(rf"^\| ((?:{PREFIXES})-\d\d) \| (.+) \| (built|partly: .+|not: .+) \|$", re.MULTILINE)
 LISTED = re.compile(rf"^\| ((?:{PREFIXES})-\d\d) \|", re.MULTILINE)
 RANGE = re.compile(rf"\b({PREFIXES})-(\d\d) to (?:{PREFIXES})-(\d\d)\b")
+MADE_UP = {"N00"}
+"""Used by a test as the id of a trial that does not exist."""
 CODE = ("nodes", "harness", "nemesis", "workloads", "results", "benchmarks", "tests")
 
 
@@ -37,6 +39,13 @@ def sources(*rooms: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in found if path != Path(__file__).resolve())
 
 
+def quoting_files() -> list[Path]:
+    """All that may refer to this page, but for this file."""
+    found = [path for room in CODE for path in sorted((ROOT / room).rglob("*.py")) if path != Path(__file__).resolve()]
+    found += sorted((ROOT / "docs").rglob("*.md")) + sorted((ROOT / "suites").rglob("*.yaml"))
+    return [*found, ROOT / "README.md"]
+
+
 def test_every_requirement_is_there_once_with_its_state(page: str) -> None:
     rows = [one[0] for one in ROW.findall(page)]
     assert rows == LISTED.findall(page), "a row without a state: built, or `partly: why`, or `not: why`"
@@ -56,11 +65,34 @@ def test_what_is_said_to_be_unquoted_is_quoted_nowhere(page: str) -> None:
     assert stale == [], "a test quotes it now: say `built` there if nothing else is missing"
 
 
-def test_every_id_rule_and_reading_that_code_quotes_is_defined(page: str) -> None:
-    text = sources(*CODE)
-    ids = set(LISTED.findall(page))
-    assert sorted(quoted_in(text) - ids) == []
+def numbers_in(listed: str) -> set[int]:
+    """What `7`, `1, 2 and 5`, `10 to 16` and `32..38` name."""
+    found = {int(one) for one in re.findall(r"\d+", listed)}
+    for first, last in re.findall(r"(\d+)(?: to |\.\.|-)(\d+)", listed):
+        found |= set(range(int(first), int(last) + 1))
+    return found
+
+
+def test_every_reference_is_defined(page: str) -> None:
+    """Ids of requirements, scenarios, rules and readings, wherever they are quoted. Any `AB-12` is such an id."""
+    defined = set(re.findall(r"^\| ((?:[A-Z]{2}-|[PNX])\d\d) \|", page, re.MULTILINE))
     rules = {int(one) for one in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert {int(one) for one in re.findall(r"\brules? (\d+)\b", text)} <= rules
-    readings = set(re.findall(r"^\| (X\d\d) \|", page, re.MULTILINE))
-    assert set(re.findall(r"\bX[0-3]\d\b", text)) <= readings
+    unknown = []
+    for path in quoting_files():
+        text = path.read_text(encoding="utf-8")
+        quoted = quoted_in(text) | set(re.findall(r"(?<![\w-])(?:[A-Z]{2}-\d\d|[PNX][0-3]\d)(?![\w.-])", text))
+        unknown += [f"{path.relative_to(ROOT)}: {one}" for one in sorted(quoted - defined - MADE_UP)]
+        for listed in re.findall(r"\b[Rr]ules? (\d+(?:(?:, | and | to |, and |\.\.|-)\d+)*)", text):
+            unknown += [f"{path.relative_to(ROOT)}: rule {one}" for one in sorted(numbers_in(listed) - rules)]
+    assert unknown == []
+
+
+def test_nothing_refers_to_what_is_not_here() -> None:
+    """Issues of a tracker, steps of a demonstration, sections of documents that are not in the repository."""
+    elsewhere = re.compile(r"\b(?:[Ii]ssue #?\d+|[Ss]how \d{1,2})\b(?![.\d])|§ ?\d")
+    found = [
+        f"{path.relative_to(ROOT)}: {one}"
+        for path in quoting_files()
+        for one in elsewhere.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []

@@ -1,4 +1,4 @@
-"""When each fault of the kill storm has to be over, judged fault by fault (issue 17, show 3).
+"""When each fault of the kill storm has to be over, judged fault by fault.
 
 A fault is judged by its own deadline: the one in its journal entry on the host, which is the time of journalling plus
 the `ttl` that its verb ordered. The deadline of one fault never excuses another. Three things keep that honest:

@@ -1,4 +1,4 @@
-"""`squall run --inventory` on hosts that Squall did not create (issue 2, show 8), and one schedule for all worlds.
+"""`squall run --inventory` on hosts that Squall did not create, and one schedule for all worlds.
 
 The hosts are as a distribution sets them up: its own sshd_config (PAM, no root login, ten sessions), an ordinary user
 with sudo, interpreters of other versions than the control node's. The lab only lends the machines; the command runs
@@ -163,7 +163,7 @@ def test_the_hosts_are_checked_and_told_in_one_table(lab: Lab, inventory: Path, 
 
 @pytest.mark.full
 def test_one_schedule_for_simulation_lab_and_hosts_of_others(lab: Lab, inventory: Path, squall: Any) -> None:
-    """Issue 5, show 4: one file and one seed are one schedule in all three worlds, and all of it takes place there.
+    """One file and one seed are one schedule in all three worlds, and all of it takes place there.
 
     Who leads when a fault starts is another matter in each; so is, on hosts, to the millisecond, when.
     """

@@ -1,4 +1,4 @@
-"""What is left when a run is ended from outside, on real hosts (issue 2, show 6).
+"""What is left when a run is ended from outside, on real hosts.
 
 `kill -9` of the control process in the middle of a network partition: nobody is left to heal it, so every host heals
 itself when the fault's time to live is over. Ctrl-C and SIGTERM: the control process heals before it goes. Either

@@ -1,4 +1,4 @@
-"""How the kill storm judges what it sees: each fault by its own time to live (issue 17, show 3)."""
+"""How the kill storm judges what it sees: each fault by its own time to live."""
 
 from __future__ import annotations
 

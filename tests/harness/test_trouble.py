@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong with a file, a host or the user (issue 2, bad input and trouble).
+"""What the command line says when something is wrong with a file, a host or the user.
 
 Every case is a real `squall …` in a process of its own. It ends with 254 (2 for a history that cannot be judged), in
 one message that names file, field, value and remedy, and never in a traceback.

@@ -1,4 +1,4 @@
-"""A tour of administration with real admin clients, and two witnesses after every step (issue 4, show 5).
+"""A tour of administration with real admin clients, and two witnesses after every step.
 
 kafka-python and confluent-kafka create, enlarge, describe, alter, move, elect, trim and delete. After every step
 the metadata of kcat (`kcat -L -J`) must say the same as `squall cluster describe --json`: brokers, topics, leaders,

@@ -1,4 +1,4 @@
-"""The operator's tools on Apache Kafka itself: its cluster described and reassigned, its files read (issue 4, point 7).
+"""The operator's tools on Apache Kafka itself: its cluster described and reassigned, its files read.
 
 Six JVMs and their start take a minute, so this is a long check.
 """

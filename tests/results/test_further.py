@@ -1,4 +1,4 @@
-"""What a history holds beside operations on logs is checked as well, and goes into verdict and report (issue 6)."""
+"""What a history holds beside operations on logs is checked as well, and goes into verdict and report."""
 
 from __future__ import annotations
 

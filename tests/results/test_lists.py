@@ -1,4 +1,4 @@
-"""Transactions out of a history of lists: what is an append, what is a read, and what is left out (issue 6)."""
+"""Transactions out of a history of lists: what is an append, what is a read, and what is left out."""
 
 from __future__ import annotations
 

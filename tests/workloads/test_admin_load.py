@@ -106,7 +106,7 @@ def test_consumers_ask_for_log_ends_and_delete_by_share() -> None:
 
 
 def test_clients_of_both_kinds_crash_and_consumers_go_back_by_share() -> None:
-    """Issue 6: crash and reopen clients, seek."""
+    """Crash and reopen clients, seek."""
     generator = workload(seek=0.25, reopen=0.2).shard(0, 1).generator
     made: dict[int, list[str]] = {0: [], 1: []}
     for thread, names in made.items():

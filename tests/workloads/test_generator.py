@@ -89,7 +89,7 @@ def test_work_goes_round_among_free_threads() -> None:
 
 
 def test_a_seek_goes_back_to_what_somebody_has_read_and_not_too_far() -> None:
-    """Issue 6: seek. Where to is counted, so that it is the same again."""
+    """Seek. Where to is counted, so that it is the same again."""
     generator: Generator = Seeks("events", 0, seed=7)
     context = Context(now=0, free=0b1, threads=0b1, processes={0: 0}, clients={0: 0})
     nowhere, _ = generator.op(context)

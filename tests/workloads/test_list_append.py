@@ -1,4 +1,4 @@
-"""The workload `list-append`: whole reads, the same history for logs and lists, and a bug that both see (issue 6)."""
+"""The workload `list-append`: whole reads, the same history for logs and lists, and a bug that both see."""
 
 from __future__ import annotations
 

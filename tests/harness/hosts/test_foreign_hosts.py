@@ -1,5 +1,5 @@
 """Hosts as a distribution sets them up: its own sshd_config (PAM, ten sessions, no root login), an ordinary user with
-sudo, the distribution's Python. Everything that works in a lab of ours has to work there too (issue 2, show 8).
+sudo, the distribution's Python. Everything that works in a lab of ours has to work there too.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ lab.lab_down("mine")
 
 
 def test_whenever_lab_down_is_killed_the_next_command_finishes_it() -> None:
-    """Issue 17, point 11: SIGKILL before each single removal in turn."""
+    """SIGKILL before each single removal in turn."""
     for removals in range(100):
         directory, data = made("mine")
         program = [sys.executable, "-c", KILLED_AT, str(removals), str(lab_module.DATA_ROOT)]

@@ -165,7 +165,7 @@ def test_with_elr_nothing_of_it_is_lost() -> None:
 
 
 def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_load(tmp_path: Path) -> None:
-    """Issue 3: clients produce with retries and idempotence, fetch, and do admin operations."""
+    """Clients produce with retries and idempotence, fetch, and do admin operations."""
     scenario = Scenario.model_validate(
         {
             "scenario": "busy-clients",
@@ -189,7 +189,7 @@ def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_lo
 
 
 def test_clients_that_crash_and_go_back_do_so_and_lose_nothing(tmp_path: Path) -> None:
-    """Issue 6: crash and reopen clients; seek. Beside `test_healthy_nodes_are_valid`: that it was done at all."""
+    """Crash and reopen clients; seek. Beside `test_healthy_nodes_are_valid`: that it was done at all."""
     found = simulate(scenario_of("restless-clients", "restless-clients"), 2, SimOptions(keep=tmp_path))
     assert found.verdict == "valid", told(found, "restless-clients", SimOptions())
     table = History.load(tmp_path / "seed-2").table

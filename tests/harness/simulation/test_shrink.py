@@ -53,7 +53,7 @@ def shrunk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shrunk]:
 
 
 def test_a_failing_seed_of_n06_shrinks_to_a_dozen_events_and_fails_in_three_replays(shrunk: Shrunk) -> None:
-    """Show 4. The command itself replays the saved file in three processes, under three hash seeds."""
+    """The command itself replays the saved file in three processes, under three hash seeds."""
     assert shrunk.status == 0, shrunk.said
     assert "3 of 3 replays fail" in shrunk.said
     assert event_count(shrunk.scenario) <= 12, shrunk.said

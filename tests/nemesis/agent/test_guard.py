@@ -1,4 +1,4 @@
-"""Faults end in time whatever is killed, stopped, emptied, filled or thrown at what ends them (NM-06, HX-11).
+"""Faults end in time whatever is killed, stopped, emptied, filled or thrown at what ends them (HX-04, HX-11).
 
 What ends faults is the keeper; what keeps that alive are two sentries and any live agent. Here each of them is hurt in
 each way in turn, and the fault must be over at most five seconds after its time to live.

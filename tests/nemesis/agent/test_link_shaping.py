@@ -212,6 +212,15 @@ def test_healed_there_is_no_trace_left(cable: Cable) -> None:
     assert cable.h1.call("heal", id="f1") == {"healed": []}
 
 
+def test_an_emptied_journal_entry_leaves_no_trace_in_either_family(cable: Cable, wait_until: Any) -> None:
+    """Seed 54641965 of the kill storm: the rules of IPv6 stayed, where iptables queues."""
+    cable.shape(delay_s=0.05, peers=("*",))
+    for entry in cable.h1.state.glob("journal*/f1.json"):
+        entry.write_text("")
+    wait_until(cable.bears_no_trace, "healed at once, as anything that it could be", timeout=6)
+    assert cable.is_open()
+
+
 @pytest.mark.parametrize("order", [("f1", "f2"), ("f2", "f1")])
 def test_shapes_that_overlap_add_up_and_heal_in_any_order(cable: Cable, order: tuple[str, str]) -> None:
     delays = {"f1": 0.02, "f2": 0.05}

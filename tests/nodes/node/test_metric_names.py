@@ -63,5 +63,5 @@ ControlPlaneExpiredConnectionsKilledCount"""
 
 @pytest.mark.parametrize("name", NAMED.split())
 def test_the_metrics_that_the_requirements_name_are_there(name: str) -> None:
-    """requirements §1.16, CL-18."""
+    """CL-18, and the metrics that docs/requirements.md names."""
     assert any(metric.jmx is not None and re.search(rf"[=]{name}(,|$)", metric.jmx) for metric in METRICS)

@@ -1,4 +1,4 @@
-"""What a node tells of itself, read off a combined node in the hands of a test (issue 4, requirements §1.16)."""
+"""What a node tells of itself, read off a combined node in the hands of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log against a model, with a crash at every disk call of every operation (rules 4 to 7, 14, 15, 17; Show 8).
+"""The log against a model, with a crash at every disk call of every operation (rules 4 to 7, 14, 15, 17).
 
 Hypothesis draws sequences of operations: appends as leader of several producers, retries, appends as follower, cuts,
 new epochs, rolls, flushes, checkpoints, deletions, retention, restarts of the log elsewhere, clean stops. Before each
