@@ -57,7 +57,7 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
     """
     name = name.replace("_", "-")
     if name not in names():
-        raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
+        raise UsageError(f"unknown benchmark {name!r}{suggestion(name, names())}")
     run = _module(name).run
     options = {key: value for key, value in chosen.items() if value is not None and value is not False}
     for option, value in options.items():

@@ -207,7 +207,7 @@ def _aimed_at(scheduled: ScheduledFault) -> str:
     targets = targets_of(scheduled.options)
     said = ", ".join(f"{name} {text}" for name, text in targets.items())
     by_role = any(not isinstance(part, Named) for text in targets.values() for part in parts_of(text))
-    return f"{said} (whoever that is then)" if by_role else said or scheduled.options.fault
+    return f"{said} (resolved at that time)" if by_role else said or scheduled.options.fault
 
 
 def printed(dry: DryRun) -> Iterator[str]:

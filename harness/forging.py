@@ -35,7 +35,7 @@ def forge_run(
     """Forge the run and describe it."""
     family, case = chosen(case_name, kind)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out}: is there already, and not empty", remedy="name a directory that is new")
+        raise UsageError(f"{out}: already exists and is not empty", remedy="name a directory that is new")
     if operations > MOST_IN_ONE_PIECE and (family.kind not in IN_PARTS or (case and family.kind == "list-append")):
         raise UsageError(
             f"--operations {operations}: {family.kind} is forged in one piece, up to {grouped(MOST_IN_ONE_PIECE)}"
@@ -80,7 +80,7 @@ def _in_one_step(out: Path) -> Iterator[Path]:
 def chosen(case_name: str | None, kind: str | None) -> tuple[Family, Case | None]:
     """Return the family, and the case by its name or its anomaly's. Raises UsageError."""
     if kind is not None and kind not in FAMILIES:
-        raise UsageError(f"--kind {kind}: is no kind of history{suggestion(kind, FAMILIES)}")
+        raise UsageError(f"--kind {kind}: unknown kind of history{suggestion(kind, FAMILIES)}")
     if case_name is None:
         return FAMILIES[kind or LOG], None
     families = list(FAMILIES.values()) if kind is None else [FAMILIES[kind]]
@@ -114,7 +114,7 @@ def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console:
     raises KeyboardInterrupt.
     """
     if kind is not None and kind not in FAMILIES:
-        raise UsageError(f"--kind {kind}: is no kind of history{suggestion(kind, FAMILIES)}")
+        raise UsageError(f"--kind {kind}: unknown kind of history{suggestion(kind, FAMILIES)}")
     began = time.perf_counter()
     rows = []
     ended = False

@@ -133,7 +133,7 @@ def what_is_left(outcome: Sequence[Healed]) -> str | None:
     if not wrong:
         return None
     lines = [f"{len(wrong)} of {len(outcome)} hosts are not healed:", *(f"  {one.host}: {one.told()}" for one in wrong)]
-    lines.append("A host that could not be asked ends its faults by itself when their time to live is over.")
+    lines.append("A host that could not be reached ends its faults itself when their time to live expires.")
     return "\n".join(lines)
 
 

@@ -29,9 +29,9 @@ def import_run(
 ) -> int:
     """Import a file and print where the run lies. Raises UsageError, and then leaves no directory behind."""
     if tool not in TOOLS:
-        raise UsageError(f"{tool}: is no tool whose histories are read{suggestion(tool, TOOLS)}", remedy=_USAGE)
+        raise UsageError(f"{tool}: unknown tool{suggestion(tool, TOOLS)}", remedy=_USAGE)
     if model is not None and model not in MODELS:
-        raise UsageError(f"--model {model}: is no consistency model{suggestion(model, MODELS)}")
+        raise UsageError(f"--model {model}: unknown consistency model{suggestion(model, MODELS)}")
     words = ["squall", "import", tool, str(file), *(["--model", model] if model else [])]
     words += ["--initial", initial] if initial is not None else []
     at_first = _value(initial)
@@ -64,7 +64,7 @@ def _value(initial: str | None) -> Any:
     try:
         (value,) = [form for _, form in forms(f"[{initial}]", "--initial")]
     except (ForeignTrouble, ValueError):
-        raise UsageError(f"--initial {initial}: is no value", remedy='write it as in EDN: 0, "a", :free') from None
+        raise UsageError(f"--initial {initial}: is not a value", remedy='write it as in EDN: 0, "a", :free') from None
     return value
 
 
@@ -76,7 +76,7 @@ def _name_of(file: Path) -> str:
 def _fresh(directory: Path) -> Path:
     """Return the directory, newly made or empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory}: is there already, and not empty", remedy="name a directory that is new")
+        raise UsageError(f"{directory}: already exists and is not empty", remedy="name a directory that is new")
     return _made(directory, exist_ok=True)
 
 

@@ -396,7 +396,7 @@ def expand_range(pattern: str) -> list[str]:
     for place, piece in enumerate(pieces):
         items = _range(piece) if place % 2 else [piece]
         if len(names) * len(items) > MOST_HOSTS:
-            raise ValueError(f"{shown(pattern)} stands for more than {MOST_HOSTS} hosts, the most of an inventory")
+            raise ValueError(f"{shown(pattern)} expands to more than {MOST_HOSTS} hosts, the limit of an inventory")
         names = [name + item for name in names for item in items]
     for name in names:
         if not is_host_name(name):
@@ -419,7 +419,9 @@ def _items(first: str, last: str, step: int) -> Sequence[str]:
         width = len(first) if first.startswith("0") else 1
         numbers = range(int(first), int(last) + 1, step)
         if len(numbers) > MOST_HOSTS:
-            raise ValueError(f"[{first}:{last}] stands for {len(numbers)} hosts; an inventory has {MOST_HOSTS} at most")
+            raise ValueError(
+                f"[{first}:{last}] expands to {len(numbers)} hosts; the limit of an inventory is {MOST_HOSTS}"
+            )
         return [str(number).zfill(width) for number in numbers]
     letters = string.ascii_letters
     if len(first) == len(last) == 1 and first in letters and last in letters and first <= last:

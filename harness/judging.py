@@ -191,14 +191,14 @@ def told(opinion: SecondOpinion | None) -> str:
 def run_directory(name: Path) -> Path:
     """Find a run by its path, `latest`, or its scenario's name. Raises UsageError."""
     if name.is_symlink() and not name.exists():
-        raise UsageError(f"{name}: points to a run that is no longer there")
+        raise UsageError(f"{name}: points to a deleted run")
     try:
         found = find_run(name, RUNS)
     except NoSuchRun as missing:
         if name.is_dir() and is_run(name):
             return name  # a run without its manifest cannot be judged: unknown, not bad usage
         if name.is_dir() and any(name.iterdir()):
-            problem = f"{name}: is not a run: neither a manifest (run.json) nor a history is in it"
+            problem = f"{name}: is not a run: it has neither a manifest (run.json) nor a history"
             raise UsageError(problem, remedy="name the directory of a run, such as runs/latest") from None
         raise UsageError(str(missing)) from None
     if not is_run(found):
@@ -246,7 +246,7 @@ def show_run(name: Path, rows: str | None, console: Console) -> int:
         console.print(f"{'verdict':<11}none yet: squall check {shown_path(run)}", markup=False)
         return 0
     except IllFormedHistory as trouble:
-        console.print(Text(f"UNKNOWN   {trouble}\n    make it anew: squall check {shown_path(run)}"), soft_wrap=True)
+        console.print(Text(f"UNKNOWN   {trouble}\n    regenerate it: squall check {shown_path(run)}"), soft_wrap=True)
         return EXIT_CODES["unknown"]
     print_verdict(console, verdict, run)
     return 0

@@ -78,7 +78,7 @@ def parse_profile(value: object) -> object:
         return dict(NAMED_PROFILES[value])
     if "=" not in value:
         if not re.match(r"[\d.]", value):
-            raise ValueError(f"is neither a latency (2ms) nor one of {', '.join(NAMED_PROFILES)}")
+            raise ValueError(f"must be a latency such as 2ms, or one of {', '.join(NAMED_PROFILES)}")
         return {"latency": value}
     pairs = [part.partition("=") for part in value.split(",")]
     return {name.strip(): text.strip() for name, _, text in pairs}

@@ -202,7 +202,7 @@ class LoadWorkers:
             try:
                 report = json.loads(line)
             except ValueError:
-                self._fail(f"load worker {index} said something that is no report: {line[:80]!r}")
+                self._fail(f"load worker {index} sent an invalid report: {line[:80]!r}")
                 return
             if "counts" in report:
                 self.latest[index] = report

@@ -185,7 +185,7 @@ def _messages(options: FaultOptions) -> str:
     """Describe the messages that a fault selects: `AlterPartition requests, leader of events/0 to all nodes`."""
     if not isinstance(options, RpcHold | RpcCut):
         return ""
-    return f"{options.api} {options.direction}s, {options.senders or 'everybody'} to {options.receivers}"
+    return f"{options.api} {options.direction}s, {options.senders or 'all hosts'} to {options.receivers}"
 
 
 def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:

@@ -52,7 +52,7 @@ def parse(text: str) -> Metrics:
             continue
         matched = _LINE.fullmatch(line)
         if matched is None:
-            raise ValueError(f"line {number} is no sample: {line!r}")
+            raise ValueError(f"line {number} is not a sample: {line!r}")
         labels = {name: _unescaped(value) for name, value in _LABEL.findall(matched[2] or "")}
         lines.append(Line(matched[1], labels, float(matched[3])))
     return Metrics(lines)

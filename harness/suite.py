@@ -226,13 +226,13 @@ class Requirements(_Part):
     """What the run must show of availability; what does not hold makes the verdict invalid (`results/required.py`)."""
 
     rate: RateOptions | None = None
-    silence: ForwardWindow | None = Field(default=None, description="nothing at all may be acknowledged here")
+    silence: ForwardWindow | None = Field(default=None, description="window in which no send may be acknowledged")
     longest_gap: Duration | None = Field(
-        default=None, description="the longest any topic-partition may be without an acknowledged send"
+        default=None, description="maximum time of a topic-partition without an acknowledged send"
     )
-    gap_during: ForwardWindow | None = Field(default=None, description="longest_gap counts in this time only")
-    elections: int | None = Field(default=None, ge=0, description="so many other active controllers at most")
-    calm: bool = Field(False, description="nobody is fenced, no leader changes, no ISR becomes smaller")
+    gap_during: ForwardWindow | None = Field(default=None, description="longest_gap applies to this window only")
+    elections: int | None = Field(default=None, ge=0, description="maximum number of changes of the active controller")
+    calm: bool = Field(False, description="no broker is fenced, no leader changes, no ISR shrinks")
 
     @model_validator(mode="after")
     def _gap_during_goes_with_longest_gap(self) -> Requirements:
@@ -269,35 +269,33 @@ class Scenario(_Part):
     cluster: ClusterOptions = ClusterOptions()
     workload: WorkloadOptions = LogOptions()
     nemesis: tuple[NemesisEntry, ...] = ()
-    fault_free: bool = Field(default=False, description="this scenario has no faults, and needs no evidence of any")
+    fault_free: bool = Field(default=False, description="this scenario has no faults and needs no evidence of faults")
     idle_nemesis: bool = Field(
-        False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
+        False, description="control run: the nemesis reports faults but injects none; expect unknown"
     )
     swarm: bool | Literal["operations", "switches"] = Field(
         False,
-        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too; "
-        "`switches`: and eligible leader replicas are switched off and on",
+        description="simulation only: random faults for each seed; `operations`: and operators' actions; "
+        "`switches`: and eligible leader replicas switched off and on",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS
     replicas: bool = Field(
         True,
-        description="on hosts: afterwards compare the logs of all replicas, and the nodes' metadata logs and traces",
+        description="on hosts: at the end compare all replicas' logs and the nodes' metadata logs and traces",
     )
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
     require: Requirements = Requirements()
-    repeat: int = Field(default=1, ge=1, le=1000, description="run it so many times, each with the next seed")
+    repeat: int = Field(default=1, ge=1, le=1000, description="number of runs, each with the next seed")
     seeds: tuple[int, ...] = Field(default=(), description="run it once with each of these seeds")
-    min_acknowledged: int = Field(
-        default=1000, ge=1, description="fewer acknowledged sends than this prove nothing: unknown"
-    )
+    min_acknowledged: int = Field(default=1000, ge=1, description="fewer acknowledged sends make the verdict unknown")
 
     @model_validator(mode="after")
     def _sensible(self) -> Scenario:
         if self.swarm and (self.nemesis or self.fault_free):
-            raise ValueError("swarm: true draws the faults; leave out nemesis and fault_free")
+            raise ValueError("swarm chooses the faults; remove nemesis and fault_free")
         if not self.nemesis and not self.fault_free and not self.swarm:
-            raise ValueError("nemesis: nothing is listed; if that is meant, say `fault_free: true`")
+            raise ValueError("nemesis: the list is empty; list faults, or set `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")
         if self.cluster.combined and not self.swarm:
@@ -345,7 +343,7 @@ class _SuiteFile(_Part):
     @model_validator(mode="after")
     def _of_something(self) -> _SuiteFile:
         if not self.include and not self.scenarios:
-            raise ValueError("holds no scenario; list some under `scenarios`, or name suite files under `include`")
+            raise ValueError("has no scenario; list some under `scenarios`, or suite files under `include`")
         return self
 
 

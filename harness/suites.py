@@ -60,7 +60,7 @@ def unknown(word: str, here: Path = HERE) -> UsageError:
     names = sorted({*suites, *(one.scenario for _, one in scenarios(here))})
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     meant = f"; did you mean `{near[0]}`?" if near else ""
-    return UsageError(f"there is no suite file and no scenario {word!r}{meant}", remedy=f"known are {', '.join(names)}")
+    return UsageError(f"no suite file or scenario is named {word!r}{meant}", remedy=f"known are {', '.join(names)}")
 
 
 def _said(suite: Suite, here: Path) -> Suite:

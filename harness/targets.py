@@ -98,7 +98,9 @@ def refuse_bad_targets(suite: Path | str, scenario: Scenario, schedule: Schedule
                 listed = f"{nodes.source} has {', '.join(sorted(known))}"
                 raise UsageError(f"{where}: no node is called {', '.join(strangers)}; {listed}")
             if nobody := why_nobody(target, nodes, replicas):
-                raise UsageError(f"{where}: {target!r} is nobody: {nobody}", remedy="aim at others, or have more hosts")
+                raise UsageError(
+                    f"{where}: {target!r} matches no host: {nobody}", remedy="change the target, or add hosts"
+                )
     refuse_clashes(suite, scenario, schedule)
 
 
@@ -118,7 +120,7 @@ def refuse_without_clients(suite: object, source: object, clients: Sequence[obje
     """Raise UsageError where a fault targets load workers and none runs on a separate host."""
     if not clients:
         raise UsageError(
-            f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
+            f"{suite}: nemesis: pause-clients needs load workers on client hosts; {source} has no client hosts",
             remedy="give the inventory a group `clients`, or the suite `cluster: {clients: 1}` for a lab",
         )
 
@@ -152,7 +154,7 @@ def _why_nobody(selector: Selector, nodes: Nodes, replicas: Mapping[str, int]) -
         reason = _why_nobody(selector.these, nodes, replicas)
         these, those = _certain(selector.these, nodes), _certain(selector.those, nodes)
         if not reason and these is not None and those is not None and not these - those:
-            return "nobody is left"
+            return "no host is left"
         return reason
     return ""
 

@@ -187,11 +187,11 @@ def _seen(one: ClusterObservation) -> Entry:
     epoch = f", epoch {one.epoch}" if one.epoch is not None else ""
     match one.kind:
         case "leader":
-            text = f"{one.node or 'nobody'} leads {where}{epoch}"
+            text = f"{one.node or 'no node'} leads {where}{epoch}"
         case "controller":
-            text = f"{one.node or 'nobody'} is the active controller{epoch}"
+            text = f"{one.node or 'no node'} is the active controller{epoch}"
         case "in_sync":
-            text = f"in sync for {where}: {', '.join(one.nodes) or 'nobody'}"
+            text = f"in sync for {where}: {', '.join(one.nodes) or 'none'}"
         case "unclean":
             text = f"unclean election of {where}{epoch}: another log from offset {one.offset} on"
         case "watched":

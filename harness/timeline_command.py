@@ -45,7 +45,7 @@ def excerpt_of(since: str | None, until: str | None, hosts: tuple[str, ...], gre
         pattern = re.compile(grep) if grep is not None else None
     except re.error as wrong:
         raise UsageError(
-            f"--grep {grep!r} is no pattern: {wrong}", remedy="put a backslash before what is meant"
+            f"--grep {grep!r} is not a regular expression: {wrong}", remedy="put a backslash before what is meant"
         ) from None
     return Excerpt(since_s, until_s, hosts, pattern)
 

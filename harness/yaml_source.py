@@ -155,8 +155,8 @@ def _refuse_bomb(root: yaml.Node, file: str) -> None:
     whole = size(root, frozenset())
     if whole > MOST_EXPANSION * len(sizes) + MOST_VALUES_OF_ANCHORS:
         raise UsageError(
-            f"{file}: its anchors stand for {whole:.1e} values, and {len(sizes)} are written",
-            remedy="write less by anchors and aliases",
+            f"{file}: its aliases expand {len(sizes)} written values to {whole:.1e}",
+            remedy="use fewer anchors and aliases",
         )
 
 

@@ -57,7 +57,7 @@ class MixAdminOperations:
         self._counts: Counter[str] = Counter()
         self._made = 0
         self._refused = ""
-        self._final = "not looked at"
+        self._final = "not observed"
         self._cleared = False
         self._busy = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class MixAdminOperations:
     @property
     def _operator(self) -> ClusterOperator:
         if self._context.operator is None:
-            raise OperationRefused(f"{self.kind}: there is nobody to ask the cluster of this run")
+            raise OperationRefused(f"{self.kind}: this run has no admin client for the cluster")
         return self._context.operator
 
     async def aim(self) -> Target:
@@ -234,8 +234,8 @@ ADMIN_MIXES = (
         AdminMix,
         MixAdminOperations,
         (),
-        on_hosts="asked of the cluster as by an admin client, one operation after the other",
+        on_hosts="requested from the cluster, as by an admin client, one operation after the other",
         proof="the cluster's metadata shows every topic as its acknowledged operations left it",
-        limits="topics of its own only; one of which an operation was refused proves nothing",
+        limits="only its own topics; a topic with a refused operation proves nothing",
     ),
 )

@@ -102,7 +102,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         28,
         "DNS error or spoof",
-        why_not="nodes and clients are given addresses, never names; there is nothing to spoof",
+        why_not="nodes and clients use addresses, never names",
     ),
     Row(29, "clock step", {"fault": "clock", "target": "b1", "offset": "1h"}),
     Row(30, "clock strobe", {"fault": "clock-strobe", "target": "b1"}),
@@ -126,7 +126,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         44,
         "volume detached",
-        why_not="volumes belong to clouds; a lab has none, and our hosts are not asked for their provider's keys",
+        why_not="needs a cloud provider's volumes and credentials, which no lab or inventory has",
     ),
     Row(45, "CPU stress, throttle", {"fault": "cpu-throttle", "target": "b1"}),
     Row(
@@ -138,12 +138,12 @@ ROWS: tuple[Row, ...] = (
     Row(
         48,
         "exceptions and delays within the running program",
-        why_not="not built yet: our nodes have no named points at which somebody outside could make them late or raise",
+        why_not="not implemented: our nodes have no named points at which a fault could delay or raise",
     ),
     Row(
         49,
         "single threads paused",
-        why_not="our nodes have one thread, so that it would be row 3; a control group that freezes one is not built",
+        why_not="our nodes have one thread, so this equals row 3; freezing one by a control group is not implemented",
     ),
     Row(
         50,
@@ -194,6 +194,6 @@ ROWS: tuple[Row, ...] = (
     Row(
         58,
         "quiet period, then final checks",
-        in_every_run="the last `time.quiet` of the load is kept free of faults; then hosts are healed and all is read",
+        in_every_run="the last `time.quiet` of the load has no faults; then all hosts are healed and all logs are read",
     ),
 )

@@ -149,7 +149,7 @@ class StrobeClock(_WrongClock):
 
     def told(self, during: Facts) -> str:
         first = during["clocks"][self._targets[0]]
-        return f"{first['jumps']} jumps by {first['jump_s']:.1f} s in {first['watched_s']:.2f} s, monotonic time true"
+        return f"{first['jumps']} jumps by {first['jump_s']:.1f} s in {first['watched_s']:.2f} s, monotonic correct"
 
 
 class FreezeClock(_WrongClock):
@@ -167,21 +167,21 @@ class FreezeClock(_WrongClock):
 
     def why_not_here(self, before: Facts, during: Facts, elapsed: float) -> str | None:
         if abs(during["wall_ran_s"]) > STANDS_SECONDS:
-            return f"the clock went on by {during['wall_ran_s']:.3f} s in {during['watched_s']:.2f} s"
+            return f"the clock ran on by {during['wall_ran_s']:.3f} s in {during['watched_s']:.2f} s"
         if self._time is not None and abs(during["wall_s"] - seconds_of(self._time)) > LEAST_TOLERANCE_SECONDS:
-            return f"the clock stands {during['wall_s'] - seconds_of(self._time):+.3f} s from the time it was set to"
+            return f"the clock stopped {during['wall_s'] - seconds_of(self._time):+.3f} s from the time it was set to"
         if during["watched_s"] < WATCH_SECONDS / 2:
             return f"the clock was watched for {during['watched_s']:.3f} s only"
         return why_monotonic_is_off(before, during)
 
     def why_not_over(self, before: Facts, after: Facts) -> str | None:
         if after["wall_ran_s"] < after["watched_s"] / 2:
-            return "the clock still stands"
+            return "the clock is still stopped"
         return super().why_not_over(before, after)
 
     def told(self, during: Facts) -> str:
         first = during["clocks"][self._targets[0]]
-        return f"stands still for {first['watched_s']:.2f} s, offset {first['offset_s']:+.1f} s, monotonic time true"
+        return f"stopped for {first['watched_s']:.2f} s, offset {first['offset_s']:+.1f} s, monotonic correct"
 
 
 class HurryMonotonic(_WrongClock):
@@ -221,7 +221,7 @@ class HurryMonotonic(_WrongClock):
     def told(self, during: Facts) -> str:
         first = during["clocks"][self._targets[0]]
         rate = first["monotonic_ran_s"] / first["watched_s"]
-        return f"monotonic clock at rate {rate:.2f}, {first['monotonic_offset_s']:+.1f} s, wall clock true"
+        return f"monotonic clock at rate {rate:.2f}, {first['monotonic_offset_s']:+.1f} s, wall clock correct"
 
 
 def why_monotonic_is_off(before: Facts, during: Facts) -> str | None:
@@ -245,8 +245,8 @@ CLOCKS = (
         ClockStrobe,
         StrobeClock,
         ("clock.set",),
-        on_hosts="as `clock`; on real hosts a process of its own sets the clock 200 times a second",
-        proof="how often and how far a process sees the clock jump while its monotonic clock stays true",
+        on_hosts="as `clock`; on real hosts a separate process sets the clock 200 times a second",
+        proof="how often and how far a process sees the clock jump while its monotonic clock stays correct",
         limits="on real hosts a jump may come up to 5 ms late",
     ),
     Kind(
@@ -254,17 +254,17 @@ CLOCKS = (
         FreezeClock,
         ("clock.set",),
         on_hosts="as `clock-strobe`",
-        proof="a process sees the clock stand still, at the time asked for, while its monotonic clock goes on",
-        limits="on real hosts it goes on for up to 5 ms and is set back",
+        proof="a process sees the clock stopped, at `time` if given, while its monotonic clock continues",
+        limits="on real hosts the clock runs for up to 5 ms before it is set back",
     ),
     Kind(
         ClockMonotonic,
         HurryMonotonic,
         ("clock.monotonic",),
         simulation=False,
-        on_hosts="lab: the clock page that the process reads, by the shim in C; real hosts: none can do it",
-        proof="the rate that a process sees and its wall clock is true; the rate in the running node's own memory",
-        limits="a monotonic clock never goes back: what it is ahead it keeps until the host's state is removed; waits "
-        "other than sleeping, epoll, poll, semaphores and condition variables go by true time",
+        on_hosts="lab: the clock page that the process reads, by the shim in C; real hosts: not supported",
+        proof="the monotonic rate that a process sees, its wall clock correct; the rate in the running node's memory",
+        limits="a monotonic clock never goes back: it stays ahead until the host's state is removed; waits other than "
+        "sleeping, epoll, poll, semaphores and condition variables use true time",
     ),
 )

@@ -67,7 +67,7 @@ class ResetConnections(AimedFault):
     async def aim(self) -> Target:
         context, options = self._context, self._options
         if not self._ports:
-            raise NoTarget("the nodes' ports are not known, so nobody can tell which connections are meant")
+            raise NoTarget("the nodes' ports are not known, so the connections to reset cannot be found")
         target = await super().aim()
         if options.peers is None:
             return target
@@ -88,7 +88,7 @@ class ResetConnections(AimedFault):
             "connections": {name: sorted(found) for name, found in second.items()},
             "lasting": lasting,
             "cut_short": await was_cut_short(self._context, self._targets),
-            "said": f"{sum(map(len, lasting.values()))} connections last, {sum(map(len, second.values()))} are there",
+            "said": f"{sum(map(len, lasting.values()))} connections last, {sum(map(len, second.values()))} are open",
         }
 
     async def _look(self) -> dict[str, set[str]]:
@@ -109,7 +109,7 @@ class ResetConnections(AimedFault):
         for name in self._targets:
             lasted = set(before["lasting"][name])
             if not lasted:
-                return f"{name}: no connection lasted before it either"
+                return f"{name}: no connection lasted before the fault either"
             left = lasted & set(during["connections"][name])
             if left:
                 return f"{name}: {len(left)} of {len(lasted)} connections are still the same"
@@ -118,13 +118,13 @@ class ResetConnections(AimedFault):
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
             if name in after["cut_short"]:
-                return f"{name}: the process that reset connections died, so the fault ended before its time"
+                return f"{name}: the process that reset connections died, so the fault ended early"
             if not after["lasting"][name]:
                 return f"{name}: no connection lasts yet"
         return None
 
     def told(self, during: Facts) -> str:
-        return f"none of the connections from before is left; {during['said']}"
+        return f"no connection from before the fault is left; {during['said']}"
 
 
 class StormOfConnections:
@@ -158,7 +158,7 @@ class StormOfConnections:
         named = await context.resolve(options.senders)
         sources = tuple(name for name in named.hosts if name != self._target)
         if not sources:
-            raise NoTarget(f"from: {named.role} is nobody but {self._target}, to which the storm goes")
+            raise NoTarget(f"from: {named.role}: only {self._target}, the target of the storm; name another host")
         return sources
 
     @property
@@ -204,7 +204,7 @@ class StormOfConnections:
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name, count in after["from"].items():
             if name in after["cut_short"]:
-                return f"{name}: the process that held connections died, so the fault ended before its time"
+                return f"{name}: the process that held connections died, so the fault ended early"
             if count - before["from"][name] > SHARE_THAT_MAY_STAY * self._each:
                 return f"{self._target} still has {count} connections from {name}"
         return None
@@ -227,7 +227,7 @@ CONNECTIONS = (
         ("net.reset",),
         simulation=False,
         on_hosts="a process on the target ends connections at the nodes' ports, as `ss -K` does",
-        proof="connections that had lasted are gone from the target's tables in /proc/net, by their inodes",
+        proof="connections that had lasted are no longer in the target's tables in /proc/net, by their inodes",
         limits="the kernel needs INET_DIAG_DESTROY; not in simulation",
     ),
     Kind(
@@ -235,7 +235,7 @@ CONNECTIONS = (
         StormOfConnections,
         ("net.storm",),
         simulation=False,
-        on_hosts="a process on another host opens so many connections to the target's port and holds them",
+        on_hosts="a process on another host opens the connections to the target's port and holds them",
         proof="established connections from there in the target's tables in /proc/net",
         limits="not in simulation",
     ),

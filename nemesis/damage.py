@@ -83,11 +83,11 @@ class DamageFiles(AimedFault):
         for name in self._targets:
             was, seen = before["files"][name], during["files"][name]
             if was["digest"] is None:
-                return f"{name}: {was['file']} was not there before"
+                return f"{name}: {was['file']} did not exist before the fault"
             if seen["digest"] == was["digest"]:
-                return f"{name}: {was['file']} reads the same as before"
+                return f"{name}: {was['file']} has the same content as before"
             if isinstance(self._options, LoseFile) and seen["digest"] is not None:
-                return f"{name}: {was['file']} is still there"
+                return f"{name}: {was['file']} still exists"
             if self._down:
                 reason = why_not_killed(name, before["processes"][name], during["processes"][name])
                 if reason is not None:
@@ -100,7 +100,7 @@ class DamageFiles(AimedFault):
             if seen["open"]:
                 return f"{name}: the fault is still open"
             if self._options.restore and seen["digest"] != was["digest"]:
-                return f"{name}: {was['file']} does not read as before from byte {was['offset']} on"
+                return f"{name}: {was['file']} differs from its old content from byte {was['offset']} on"
             reason = why_not_back(name, after["processes"][name])
             if reason is not None:
                 return reason
@@ -123,7 +123,7 @@ class DamageFiles(AimedFault):
 
 
 def _in_words(file: Facts) -> str:
-    reads = f"from byte {file['offset']} on reads {file['digest'][:8]}" if file["digest"] else "is not there"
+    reads = f"from byte {file['offset']} on has digest {file['digest'][:8]}" if file["digest"] else "does not exist"
     return f"{file['file']} {reads}"
 
 
@@ -166,9 +166,9 @@ class RestoreCopy(AimedFault):
             if reason is not None:
                 return reason
             if not during[name]["same"]:
-                return f"{name}: its log directory is not what was copied"
+                return f"{name}: its log directory differs from the copy"
             if not during[name]["lost_bytes"]:
-                return f"{name}: nothing was written since the copy, so nothing went back"
+                return f"{name}: nothing was written since the copy, so restoring it changed nothing"
         return None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
@@ -177,14 +177,14 @@ class RestoreCopy(AimedFault):
 
     def told(self, during: Facts) -> str:
         lost = sum(int(during[name]["lost_bytes"] or 0) for name in self._targets)
-        return f"{self._options.age:g} s back: {lost} bytes written since the copy are gone, the process too"
+        return f"{self._options.age:g} s back: {lost} bytes written since the copy are lost, the process gone"
 
 
-BY_ROOT = "written to the file behind the node's back; what was there is kept, and put back unless `restore: false`"
-READ_BY_ANOTHER = "the digest of the stretch as another process reads it, before, during and after"
+BY_ROOT = "the agent writes to the node's file, keeps the old bytes, and restores them unless `restore: false`"
+READ_BY_ANOTHER = "the digest of the byte range as another process reads it, before, during and after"
 NOT_HEALED = (
-    "the end does not undo what the node made of it; bytes come back only where the node has not written since, "
-    "and what it had in memory it goes on with"
+    "healing does not undo what the node did with the bytes; restores only bytes that the node has not written "
+    "since, and nothing that it holds in memory"
 )
 
 DAMAGES = (
@@ -229,9 +229,9 @@ DAMAGES = (
         RestoreCopy,
         ("disk.copy", "disk.rewind"),
         simulation=False,
-        on_hosts="the log directory is copied while the node is stopped for that; later SIGKILL, and the copy takes "
+        on_hosts="the log directory is copied while the node is paused; later SIGKILL, and the copy takes "
         "its place; started again when healed",
-        proof="as a kill; all files digest to what was copied; how many bytes had been written since",
-        limits="nothing undoes it: what had been written since is gone",
+        proof="as for `kill`; the digests of all files equal those of the copy; how many bytes were written since",
+        limits="not undone: bytes written since the copy are lost",
     ),
 )

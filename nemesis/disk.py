@@ -112,7 +112,7 @@ class DisturbDisk(AimedFault):
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
             if after["disks"][name]["open"]:
-                return f"{name}: its disk is still disturbed"
+                return f"{name}: its disk calls are still affected"
             if after["processes"][name]["state"] != "running":
                 return f"{name}: the process is {after['processes'][name]['state']}"
         return None
@@ -130,7 +130,7 @@ class DisturbDisk(AimedFault):
                 return f"{met} calls do not return"
             case LyingFsync():
                 behind = sum(int(seen["unsynced_bytes"] or 0) for seen in during["disks"].values())
-                return f"{met} fsyncs answered and not done, {behind} bytes not on the disk"
+                return f"{met} fsyncs returned success without effect, {behind} bytes not on the disk"
             case DiskFull():
                 return f"{met} calls failed with ENOSPC"
 
@@ -176,57 +176,57 @@ class FillDisk(DisturbDisk):
         return super().told(during)
 
 
-NOT_SEEN = "not seen are mapped files and io_uring"
+NOT_SEEN = "mapped files and io_uring are not intercepted"
 
 DISKS = (
     Kind(
         DiskError,
         DisturbDisk,
         ("disk.error",),
-        on_hosts="a watch answers the calls in place of the kernel (seccomp user notification)",
+        on_hosts="a supervisor responds to the calls instead of the kernel (seccomp user notification)",
         proof="the number of calls that failed",
-        limits=f"part of a write is never left behind; {NOT_SEEN}",
+        limits=f"a failed write never writes a part; {NOT_SEEN}",
     ),
     Kind(
         DiskSlow,
         DisturbDisk,
         ("disk.slow",),
-        on_hosts="a watch answers the calls later (seccomp user notification)",
-        proof="the number of calls that were slowed",
+        on_hosts="a supervisor delays the calls (seccomp user notification)",
+        proof="the number of calls that were delayed",
         limits=NOT_SEEN,
     ),
     Kind(
         DiskStall,
         DisturbDisk,
         ("disk.slow",),
-        on_hosts="a watch answers the calls when the fault ends (seccomp user notification)",
-        proof="the number of calls that were held, and a thread that waits in one by the kernel's account",
+        on_hosts="a supervisor holds the calls until the fault ends (seccomp user notification)",
+        proof="the number of calls that were held, and a thread that waits in one, according to the kernel",
         limits=NOT_SEEN,
     ),
     Kind(
         DiskFull,
         FillDisk,
         ("disk.fill",),
-        on_hosts="a file takes all that is free, where the log directory has a file system of its own; elsewhere, as "
-        "in the lab, a watch answers writes and new names with ENOSPC",
-        proof="free bytes, and a write beside the log directory that is refused; elsewhere the number of refused calls",
+        on_hosts="a file takes all free space, if the log directory has its own file system; otherwise, as in the lab, "
+        "a supervisor fails writes and new names with ENOSPC",
+        proof="free bytes, and a refused write beside the log directory; otherwise the number of refused calls",
         limits="the machine's own disk is never filled; there `leave` must be 0",
     ),
     Kind(
         ReadOnlyDisk,
         DisturbDisk,
         ("disk.error",),
-        on_hosts="a watch answers whatever changes something with EROFS (seccomp user notification)",
+        on_hosts="a supervisor fails every changing call with EROFS (seccomp user notification)",
         proof="the number of calls that failed",
-        limits=f"only the node finds it read-only, as permissions and mounts would not bind root; {NOT_SEEN}",
+        limits=f"read-only for the node alone, because permissions and mounts do not stop root; {NOT_SEEN}",
     ),
     Kind(
         LyingFsync,
         DisturbDisk,
         ("disk.lie",),
-        on_hosts="a watch answers fsyncs with 0 and nothing is done (seccomp user notification)",
-        proof="the number of such answers, and how many bytes a power loss would take that the node believes in",
-        limits="of consequence only with a `power-loss`, which then takes what was lied about too; the first honest "
+        on_hosts="a supervisor returns 0 for fsyncs without doing them (seccomp user notification)",
+        proof="the number of such fsyncs, and how many bytes that the node takes for durable a power loss would lose",
+        limits="has an effect only with `power-loss`, which then also loses the bytes of false fsyncs; the first real "
         "fsync of a file makes all of it durable",
     ),
 )

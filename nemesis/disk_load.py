@@ -38,15 +38,15 @@ class LoadDisk(AimedFault):
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if during["loads"][name]["pid"] is None:
-                return f"{name}: nobody is there who writes"
+                return f"{name}: no writer process is running"
             if not during["loads"][name]["written_bytes"]:
-                return f"{name}: who writes has given nothing to the disk in {during['loads'][name]['seconds']:g} s"
+                return f"{name}: the writer process wrote nothing to the disk in {during['loads'][name]['seconds']:g} s"
         return None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
             if after["loads"][name]["open"] or after["loads"][name]["pid"] is not None:
-                return f"{name}: somebody still writes"
+                return f"{name}: the writer process is still running"
         return None
 
     def told(self, during: Facts) -> str:
@@ -61,8 +61,8 @@ LOADS = (
         LoadDisk,
         ("disk.load",),
         simulation=False,
-        on_hosts="a process writes and fsyncs a file without a name beside the log directory, over and over",
-        proof="what that process has given to the disk, by the kernel's account; how long an fsync takes for others",
-        limits="how slow the disk gets is the disk's to say; memory file systems (tmpfs) count as nothing written",
+        on_hosts="a process writes and fsyncs an unnamed file beside the log directory, repeatedly",
+        proof="the bytes that the kernel counts as written by that process; how long an fsync of another process takes",
+        limits="how slow the disk gets depends on the disk; writes to tmpfs are not counted",
     ),
 )

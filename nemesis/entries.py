@@ -113,7 +113,7 @@ def _written_flat(entry: Any) -> Any:
     fault = entry.get("fault")
     if fault is None:
         together = ", ".join(f"`{one}`" for one in COMBINATORS)
-        raise ValueError(f"names no `fault`; known are {', '.join(registry.known_names())}, and {together}")
+        raise ValueError(f"has no `fault`; give one of {', '.join(registry.known_names())}, or {together}")
     if isinstance(fault, Mapping) and len(fault) == 1:
         name, options = next(iter(fault.items()))
         if isinstance(options, Mapping):
@@ -123,7 +123,7 @@ def _written_flat(entry: Any) -> Any:
 
 def _is_step(entry: Timed) -> Timed:
     if entry.at is not None or entry.repeat is not None:
-        raise ValueError("a step has no `at` or `repeat` of its own; give them to what it is a step of")
+        raise ValueError("a step must not have `at` or `repeat`; give them to the entry that contains it")
     return entry
 
 
@@ -169,7 +169,7 @@ else:
 
 def _is_unhurried(step: Timed) -> Timed:
     if step.after:
-        raise ValueError("a step of a mix has no `after`; `stable` says how long it is quiet before it")
+        raise ValueError("a step of a mix must not have `after`; `stable` sets the quiet period before each step")
     return step
 
 
@@ -186,9 +186,9 @@ class Mix(Timed):
     @model_validator(mode="after")
     def _one_stretch(self) -> Mix:
         if self.repeat is not None:
-            raise ValueError("a mix goes on by itself; leave out `repeat`")
+            raise ValueError("a mix repeats its steps already; remove `repeat`")
         if isinstance(self.duration, DurationRange):
-            raise ValueError("a mix goes on for one length of time, such as `for: 60s`")
+            raise ValueError("a mix needs one fixed duration, such as `for: 60s`, not a range")
         return self
 
 
@@ -206,9 +206,9 @@ def steps_in(entry: Timed) -> Iterator[tuple[tuple[str | int, ...], FaultOptions
 
 def _is_timed(entry: Timed) -> Timed:
     if entry.at is None and entry.repeat is None and not isinstance(entry, Mix):
-        raise ValueError("says not when: give `at: 35s` or `repeat: {every: 20s, for: 10s}`")
+        raise ValueError("has no start time: give `at: 35s` or `repeat: {every: 20s, for: 10s}`")
     if entry.after:
-        raise ValueError("has `after`, which only steps of a sequence or in parallel have; use `at`")
+        raise ValueError("must not have `after`, which is for steps of a sequence or parallel; use `at`")
     return entry
 
 

@@ -41,8 +41,8 @@ DOES: Mapping[str, str] = {
 }
 
 EXCLUDED: Mapping[frozenset[str], str] = {
-    frozenset((ENDS,)): "a process can end only once",
-    frozenset((ENDS, STOPS)): "what is gone cannot be stopped, and what is stopped cannot leave in good order",
+    frozenset((ENDS,)): "a process can be ended only once at a time",
+    frozenset((ENDS, STOPS)): "an ended process cannot be paused, and a paused process cannot stop cleanly",
     frozenset((SETS_CLOCK,)): "a process has one wall clock",
 }
 

@@ -42,7 +42,7 @@ class FloodHost:
             candidates = list((await context.resolve(options.senders)).hosts)
         others = [name for name in candidates if name != self._target]
         if not others:
-            raise NoTarget(f"from: nobody but {self._target} itself, to which the flood goes")
+            raise NoTarget(f"from: only {self._target}, the target of the flood; name another host")
         self._source = context.rng.choice(others)
         return target
 
@@ -73,19 +73,19 @@ class FloodHost:
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         more, least = during["rate"] - before["rate"], SHARE_THAT_SHOWS * self._options.rate
         if more < least:
-            return f"{more / 1e6:+.1f} MB/s come in at {self._target}, not {least / 1e6:+.1f} MB/s or more"
+            return f"{more / 1e6:+.1f} MB/s arrive at {self._target}, not {least / 1e6:+.1f} MB/s or more"
         return None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         if after["cut_short"]:
-            return f"{self._source}: the process that made the flood died, so the fault ended before its time"
+            return f"{self._source}: the flood process died, so the fault ended early"
         more = after["rate"] - before["rate"]
         if more > SHARE_THAT_MAY_STAY * self._options.rate:
-            return f"{more / 1e6:+.1f} MB/s still come in at {self._target}"
+            return f"{more / 1e6:+.1f} MB/s still arrive at {self._target}"
         return None
 
     def told(self, during: Facts) -> str:
-        return f"{during['said']}, thrown by {self._source}"
+        return f"{during['said']}, sent by {self._source}"
 
     def cuts(self) -> Grudge:
         return {}
@@ -97,8 +97,8 @@ FLOODS = (
         FloodHost,
         ("net.flood",),
         simulation=False,
-        on_hosts="a process on another node's host throws datagrams at the target's discard port",
-        proof="the bytes a second that the target's interface receives",
+        on_hosts="a process on another node's host sends datagrams to the target's discard port",
+        proof="the bytes per second that the target's interface receives",
         limits="not in simulation",
     ),
 )

@@ -40,7 +40,7 @@ class TakeInterfaceDown(AimedFault):
         nodes = members("nodes", self._context.cluster)
         self._observers = tuple(name for name in nodes if name not in target.hosts)
         if not self._observers:
-            raise NoTarget(f"{target.role}: nobody is left to see that they are not there")
+            raise NoTarget(f"{target.role}: no other node is left to observe them; choose fewer targets")
         return target
 
     async def observe(self) -> Facts:
@@ -106,7 +106,7 @@ class TakeInterfaceDown(AimedFault):
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if not before["reached"][name]:
-                return f"{name}: nobody reached it before it either"
+                return f"{name}: no node reached it before the fault either"
             if during["reached"][name]:
                 return f"{name}: {', '.join(during['reached'][name])} still reached it"
             if during["ports"].get(name, "silent") not in ("silent", "unknown"):
@@ -116,18 +116,18 @@ class TakeInterfaceDown(AimedFault):
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
             if not after["reached"][name]:
-                return f"{name}: nobody reaches it yet"
+                return f"{name}: no node reaches it yet"
             account = after["accounts"].get(name, {})
             if account.get("open"):
                 return f"{name}: the fault is still open"
             if account.get("cut_short"):
-                return f"{name}: the process that kept the interface down died, so the fault ended before its time"
+                return f"{name}: the process that kept the interface down died, so the fault ended early"
             effect = account.get("effect", {})
             down, samples = effect.get("down", 0), effect.get("samples", 0)
             if not down or down != samples:
                 return f"{name}: the host saw its interface down {down} of {samples} times"
             if effect["bytes"]:
-                return f"{name}: {effect['bytes']} bytes went over the interface meanwhile"
+                return f"{name}: {effect['bytes']} bytes passed the interface during the fault"
         return None
 
     def told(self, during: Facts) -> str:
@@ -152,9 +152,8 @@ INTERFACES = (
         TakeInterfaceDown,
         ("net.interface_down",),
         simulation=False,
-        on_hosts="the host takes its interface down and, by itself, up again (`ip link`), with its routes",
-        proof="no other node reaches the host; what the host saw of its interface, told afterwards",
-        limits="the control connection is cut too, unless it comes by another interface; needs iproute2; not in"
-        " simulation",
+        on_hosts="the host takes its interface down and later up again, with its routes (`ip link`)",
+        proof="no other node reaches the host; the host's own observation of its interface, reported afterwards",
+        limits="the control connection is cut too, unless it uses another interface; needs iproute2; not in simulation",
     ),
 )

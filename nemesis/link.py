@@ -108,7 +108,7 @@ class ShapeLink(AimedFault):
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         longer = self._longer(before, during)
         if not longer:
-            return "nobody answered the probes"
+            return "no host responded to the probes"
         most = max(longer.values())
         if most < self._added():
             return f"round trips take {most * 1000:+.1f} ms, not {self._added() * 1000:+.1f} ms or more"
@@ -128,15 +128,15 @@ LINKS = (
         SlowLink,
         ShapeLink,
         ("net.shape",),
-        on_hosts="packets are queued for a program, the link emulator (NFQUEUE)",
-        proof="round trips of datagrams that take longer than before",
+        on_hosts="packets are queued (NFQUEUE) for a program, the link emulator",
+        proof="longer round trips of datagrams than before",
     ),
     Kind(
         Bandwidth,
         ShapeLink,
         ("net.shape",),
-        on_hosts="packets are queued for a program, the link emulator (NFQUEUE)",
-        proof="a datagram of many bytes that takes longer than before",
+        on_hosts="packets are queued (NFQUEUE) for a program, the link emulator",
+        proof="a longer transfer time of a large datagram than before",
     ),
     *SPOILT_LINKS,
 )

@@ -42,7 +42,7 @@ class MoveActiveController:
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         reason = self._restart.shows_hold(before["processes"], during["processes"])
         if reason is None and during["active"] in (None, before["active"]):
-            return f"the active controller is {during['active'] or 'nobody'}, and was {before['active']}"
+            return f"the active controller is {during['active'] or 'not known'}, and was {before['active']}"
         return reason
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
@@ -61,6 +61,6 @@ CONTROLLER_MOVES = (
         MoveActiveController,
         ("proc.term",),
         on_hosts="SIGTERM to the active controller; started again when healed",
-        proof="another controller is active by the quorum's word, and the process stopped by itself",
+        proof="another controller is active according to the quorum, and the process stopped by itself",
     ),
 )

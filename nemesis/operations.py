@@ -50,13 +50,13 @@ class _Operation(ABC):
         self.kind = kind
         self.accepted = 0
         self._context = context
-        self._answer = "not asked yet"
+        self._answer = "not requested yet"
         self._taken_back = False
 
     @property
     def _operator(self) -> ClusterOperator:
         if self._context.operator is None:
-            raise OperationRefused(f"{self.kind}: there is nobody to ask the cluster of this run")
+            raise OperationRefused(f"{self.kind}: this run has no admin client for the cluster")
         return self._context.operator
 
     async def observe(self) -> Facts:
@@ -269,7 +269,7 @@ class ElectPreferred(_Operation):
                 led += leader == preferred
                 if leader != preferred and preferred in await cluster.in_sync(topic, partition):
                     differs = (
-                        differs or f"{topic}/{partition} is led by {leader or 'nobody'}, and {preferred} is preferred"
+                        differs or f"{topic}/{partition} has leader {leader or 'none'}, and {preferred} is preferred"
                     )
         return Seen(f"{led} of {sum(cluster.topics.values())} are led by their preferred replica", differs)
 
@@ -293,7 +293,7 @@ class ChangeConfig(_Operation):
             value = await self._operator.setting_of(options.topic, options.name)
         except OperationRefused as refused:
             return Seen("unknown", str(refused))
-        state = f"{options.name} of {options.topic} is {value or 'as by default'}"
+        state = f"{options.name} of {options.topic} is {value or 'the default'}"
         return Seen(state, "" if value == options.value else state)
 
     async def _take_back(self) -> None:
@@ -318,7 +318,7 @@ class TakeVoterOut(_Operation):
         if self._voter not in await self._operator.voters():
             if self._asked:  # the response was lost, but the request was carried out
                 return
-            raise OperationRefused(f"{self._voter} is no voter")
+            raise OperationRefused(f"{self._voter} is not a voter")
         self._asked = True
         await self._operator.remove_voter(self._voter)
 
@@ -347,28 +347,28 @@ OPERATIONS = (
         Reassign,
         ReassignTopicPartition,
         (),
-        on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer, and the replicas that the controller lists or the metadata shows",
+        on_hosts="requested from the cluster, as by an admin client",
+        proof="the cluster's response, and the replicas that the controller lists or the metadata shows",
     ),
     Kind(
         ElectLeaders,
         ElectPreferred,
         (),
-        on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer, and the leaders that its metadata shows",
+        on_hosts="requested from the cluster, as by an admin client",
+        proof="the cluster's response, and the leaders that its metadata shows",
     ),
     Kind(
         AlterConfig,
         ChangeConfig,
         (),
-        on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer, and the setting that it then tells",
+        on_hosts="requested from the cluster, as by an admin client",
+        proof="the cluster's response, and the setting that it then returns",
     ),
     Kind(
         RemoveVoter,
         TakeVoterOut,
         (),
-        on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer, and who votes by the quorum's leader",
+        on_hosts="requested from the cluster, as by an admin client",
+        proof="the cluster's response, and the voters by the quorum's leader",
     ),
 )

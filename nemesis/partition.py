@@ -112,12 +112,12 @@ class NetworkPartition:
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self._grudge):
             if source in during["heard"][listener]:
-                return f"{listener} still heard {self._still_heard(listener, during)}"
+                return f"{listener} still received from {self._still_heard(listener, during)}"
             if source not in before["heard"][listener] and (listener, source) not in elsewhere:
-                return f"{listener} did not hear {source} before it either (are UDP probes blocked?)"
+                return f"{listener} did not receive from {source} before the fault either (are UDP probes blocked?)"
         if self.kind == "one-way":
             return self._still_one_way(during, elsewhere)
-        return None if self._grudge else "nobody was cut from anybody"
+        return None if self._grudge else "no node was cut from another"
 
     def _still_heard(self, listener: str, during: Facts) -> str:
         sources = self._grudge[listener]
@@ -127,14 +127,14 @@ class NetworkPartition:
     def _still_one_way(self, during: Facts, elsewhere: set[tuple[str, str]]) -> str | None:
         for listener, source in pairs_of(self._grudge):
             if listener not in during["heard"][source] and (source, listener) not in elsewhere:
-                return f"{source} did not hear {listener} either: the cut was not one-way"
+                return f"{source} did not receive from {listener} either: the cut was not one-way"
         return None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self._grudge):
             if source not in after["heard"][listener] and (listener, source) not in elsewhere:
-                return f"{listener} does not hear {source} again"
+                return f"{listener} does not receive from {source} again"
         return None
 
     def told(self, during: Facts) -> str:
@@ -153,43 +153,43 @@ PARTITIONS = (
         Isolate,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     Kind(
         Halves,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     Kind(
         Thirds,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     Kind(
         OneWay,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     Kind(
         MajoritiesRing,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     Kind(
         Bridge,
         NetworkPartition,
         ("net.drop",),
-        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
-        proof="datagrams thrown by every node at every other, counted where they arrive",
+        on_hosts="receivers drop packets from some addresses, at raw prerouting",
+        proof="datagrams that every node sends to every other, counted by the receivers",
     ),
     *PORT_CUTS,
     *CONNECTIONS,

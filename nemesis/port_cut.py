@@ -58,7 +58,7 @@ class CutConnections(AimedFault):
         self._cut = ways.pop(kind)
         self._open = tuple(way for others in ways.values() for way in others if self._can_be_tried(way))
         if kind == "clients" and self._context.knock is None:
-            raise NoTarget("nobody can connect from where clients are, to see whether they are cut off")
+            raise NoTarget("the clients cannot be observed: the control process cannot open connections to the nodes")
         if not self._cut:
             raise NoTarget(f"{', '.join(self._targets)} has no connections with {kind}")
         return target
@@ -94,7 +94,7 @@ class CutConnections(AimedFault):
         still |= await self._reach()
         closed = sum(answer != "open" for answer in cut.values())
         passing = sum(answer == "open" for answer in still.values())
-        said = f"{closed} of {len(cut)} connections get no answer, {passing} of {len(still)} other ways are open"
+        said = f"{closed} of {len(cut)} connections get no response, {passing} of {len(still)} others are open"
         return {"cut": cut, "others": still, "said": said}
 
     async def _try(self, ways: tuple[Way, ...]) -> dict[str, str]:
@@ -157,7 +157,7 @@ class CutConnections(AimedFault):
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if not any(answer == "open" for answer in before["cut"].values()):
-            return "none of these connections could be made before it either"
+            return "none of these connections could be opened before the fault either"
         for way, answer in during["cut"].items():
             if answer != "silent" and before["cut"][way] == "open":
                 return f"{way} is still {answer}"
@@ -183,7 +183,7 @@ PORT_CUTS = (
         ("net.drop_port",),
         simulation=False,
         on_hosts="the target drops packets of one TCP port, to and from some addresses, at raw prerouting and output",
-        proof="connections that get no answer, while datagrams and other connections of the same hosts pass",
+        proof="connections without a response, while datagrams and other connections of the same hosts pass",
         limits="needs nftables; not in simulation",
     ),
 )

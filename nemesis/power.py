@@ -53,7 +53,7 @@ class LosePower(_DamageDisk):
         left = {target: int(during[target].get("unsynced_bytes") or 0) for target in self._targets}
         if self._arguments["mode"] == "all" and any(left.values()):
             target = next(name for name in self._targets if left[name])
-            return f"{target}: {left[target]} bytes are still there that were not fsynced"
+            return f"{target}: {left[target]} bytes that were not fsynced are still there"
         return super().shows_hold(before, during)
 
     def told(self, during: Facts) -> str:
@@ -83,14 +83,14 @@ POWER = (
         PowerLoss,
         LosePower,
         ("proc.power_loss",),
-        on_hosts="SIGKILL, then files are cut back to what had been fsynced; started again when healed",
-        proof="as a kill; no file holds more than had been fsynced (mode `all`); how many bytes were lost",
+        on_hosts="SIGKILL, then files are truncated to what was fsynced; started again when healed",
+        proof="as for `kill`; no file holds more than was fsynced (mode `all`); how many bytes were lost",
     ),
     Kind(
         WipeDisk,
         WipeLogDirectory,
         ("disk.wipe",),
-        on_hosts="SIGKILL and an emptied log directory; started again when healed",
-        proof="as a kill, and a log directory without files",
+        on_hosts="SIGKILL, then the log directory is emptied; started again when healed",
+        proof="as for `kill`; and a log directory without files",
     ),
 )

@@ -96,7 +96,7 @@ class RestartProcess(_ProcessFault):
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if self._killed:
-            return f"{self._killed[0]}: did not stop by itself within {self._patience:g} s and was killed"
+            return f"{self._killed[0]}: did not stop cleanly within {self._patience:g} s and was killed"
         return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
@@ -212,27 +212,27 @@ PROCESSES = (
         KillProcess,
         ("proc.kill",),
         on_hosts="SIGKILL; started again when healed",
-        proof="absent from the process table, and its port refuses",
+        proof="absent from the process table, and its port refuses connections",
     ),
     Kind(
         Pause,
         PauseProcess,
         ("proc.pause",),
         on_hosts="SIGSTOP; SIGCONT when healed",
-        proof="state `stopped` of the very process",
+        proof="state `stopped` of the same process",
     ),
     Kind(
         Restart,
         RestartProcess,
         ("proc.term",),
         on_hosts="SIGTERM; started again when healed",
-        proof="as a kill, and that the process stopped by itself",
+        proof="as for `kill`; and the process stopped by itself",
     ),
     Kind(
         LeaderKillLagging,
         KillLaggingLeader,
         ("proc.kill", "proc.pause"),
         on_hosts="followers are paused, the leader killed meanwhile",
-        proof="as of a pause and of a kill",
+        proof="as for `pause` and `kill`",
     ),
 )

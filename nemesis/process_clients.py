@@ -31,7 +31,7 @@ class PauseLoad:
         loads = self._context.loads
         everyone = tuple((host, name) for host in sorted(loads) for name in loads[host].processes)
         if not everyone:
-            raise NoTarget("no load worker is on a host of its own")
+            raise NoTarget("no load worker runs on a client host")
         self._chosen = everyone if self._which == "all" else (self._context.rng.choice(everyone),)
         hosts = tuple(dict.fromkeys(host for host, _ in self._chosen))
         return Target(hosts, ", ".join(name for _, name in self._chosen))
@@ -95,7 +95,7 @@ CLIENTS = (
         ("proc.adopt", "proc.pause"),
         simulation=False,
         on_hosts="SIGSTOP of load workers on client hosts; SIGCONT when healed",
-        proof="state `stopped` of the very process",
-        limits="needs client hosts; a load worker is never killed, since its history would end with it",
+        proof="state `stopped` of the same process",
+        limits="needs client hosts; a load worker is never killed, because its history would end too",
     ),
 )

@@ -39,7 +39,7 @@ class RunCommands(AimedFault):
 
     def _why_not_held(self, host: str, before: Facts, during: Facts) -> str | None:
         if before["checks"][host]["status"] is None:
-            return f"{host}: {how_it_went(before['checks'][host])} before, so it says nothing"
+            return f"{host}: {how_it_went(before['checks'][host])} before the fault, so it proves nothing"
         if before["checks"][host]["status"] == 0:
             return f"{host}: the check succeeded before as well"
         if during["checks"][host]["status"] != 0:
@@ -77,8 +77,8 @@ COMMANDS = (
         RunCommands,
         ("host.command",),
         simulation=False,
-        on_hosts="shell commands, as the agent's user; the heal command is kept on the host before the first one runs",
+        on_hosts="shell commands, as the agent's user; the host stores the heal command before the first one runs",
         proof="the check command fails before, succeeds during and fails after",
-        limits="proves what the check proves; the heal command must be harmless where there is nothing to heal",
+        limits="proves only what the check command proves; the heal command must be harmless if nothing needs healing",
     ),
 )

@@ -41,7 +41,7 @@ class KillAtDiskCall(KillProcess):
             seen = during[host]
             if seen["deed"] is None:
                 made = f"{seen['calls']} of {self._options.nth}" if seen["calls"] else "none"
-                return f"{host}: it lies in wait for a {self._options.call} on {self._options.path}, {made} was made"
+                return f"{host}: still waiting for {self._options.call} calls on {self._options.path}: saw {made}"
             wrong = why_not_there(self._options, seen["deed"])
             if wrong:
                 return f"{host}: {wrong}"
@@ -49,7 +49,7 @@ class KillAtDiskCall(KillProcess):
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         still = [host for host in self._targets if after[host]["open"]]
-        return f"{still[0]}: it still lies in wait" if still else super().shows_end(before, after)
+        return f"{still[0]}: the kill is still armed" if still else super().shows_end(before, after)
 
     def told(self, during: Facts) -> str:
         options = self._options
@@ -79,17 +79,17 @@ def why_not_there(options: KillAtCall, deed: Facts) -> str | None:
     paths = list(deed["before"])
     if options.when == "before":
         changed = [path for path in paths if deed["now"][path] != deed["before"][path]]
-        return f"{short(changed[0])} has changed, though the call was not made" if changed else None
+        return f"{short(changed[0])} changed, although the call was not made" if changed else None
     created = {"create": paths[-1:], "rename": paths[-1:]}.get(options.call, [])
     removed = {"remove": paths[:1], "rename": paths[:1]}.get(options.call, [])
     for path in created:
         if deed["now"][path] is None:
-            return f"{short(path)} is not there, though the call was made"
+            return f"{short(path)} does not exist, although the call was made"
     for path in removed:
         if deed["now"][path] is not None:
-            return f"{short(path)} is still there, though the call was made"
+            return f"{short(path)} still exists, although the call was made"
     if options.call == "write" and (deed["now"][paths[0]] or 0) < (deed["before"][paths[0]] or 0):
-        return f"{short(paths[0])} has become shorter by a write"
+        return f"{short(paths[0])} became shorter by a write"
     return None
 
 
@@ -99,9 +99,9 @@ FAILPOINTS = (
         KillAtDiskCall,
         ("proc.kill_at_call",),
         simulation=False,
-        on_hosts="a watch over the node's disk calls (seccomp user notification) kills in place of the call, or makes"
-        " the call in the node's place and then kills; started again when healed",
-        proof="as a kill; and the files of the call are as before it, or have its effect",
-        limits="Linux 5.6; not seen are mapped files and io_uring",
+        on_hosts="a supervisor of the node's disk calls (seccomp user notification) kills the node instead of the"
+        " call, or makes the call for the node and then kills it; started again when healed",
+        proof="as for `kill`; and the files of the call are unchanged (`before`) or show its effect (`after`)",
+        limits="needs Linux 5.6; mapped files and io_uring are not intercepted",
     ),
 )

@@ -60,9 +60,9 @@ class TakeHostDown(AimedFault):
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self.cuts()):
             if source in during["reach"][listener]:
-                return f"{listener} still heard {source}"
+                return f"{listener} still received from {source}"
             if source not in before["reach"][listener] and (listener, source) not in elsewhere:
-                return f"{listener} did not hear {source} before it either (are UDP probes blocked?)"
+                return f"{listener} did not receive from {source} before the fault either (are UDP probes blocked?)"
         return first_reason(
             [why_not_killed(host, before["processes"][host], during["processes"][host]) for host in self._targets]
         )
@@ -71,7 +71,7 @@ class TakeHostDown(AimedFault):
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self.cuts()):
             if source not in after["reach"][listener] and (listener, source) not in elsewhere:
-                return f"{listener} does not hear {source} again"
+                return f"{listener} does not receive from {source} again"
         return first_reason([why_not_back(host, after["processes"][host]) for host in self._targets])
 
     def told(self, during: Facts) -> str:
@@ -86,8 +86,8 @@ HOST = (
         HostDown,
         TakeHostDown,
         ("net.drop", "proc.kill"),
-        on_hosts="receivers drop everything both ways but the control connection, then SIGKILL; undone in that order",
-        proof="a reach matrix of datagrams in which the host neither hears nor is heard, and the process table",
-        limits="the machine itself goes on, so its memory and page cache are not lost",
+        on_hosts="receivers drop all packets but the control connection's, then SIGKILL; undone in that order",
+        proof="datagrams between all hosts, of which this one sends and receives none; and the process table",
+        limits="the machine keeps running, so its memory and page cache are not lost",
     ),
 )

@@ -93,27 +93,27 @@ class ThrottleProcess(_Resources):
         if before["process"] is None or during["process"] is None:
             return "the process is not running"
         if stopped_share(before) > SEEMS_FREE or before["process"]["throttled"]:
-            return "the process was held back before as well"
+            return "the process was already throttled before the fault"
         held = during["process"]["throttled"] or stopped_share(during) >= (1 - self._share) / 2
         if not held:
-            return f"the process is not held back: stopped in {during['process']['stopped']} looks"
+            return f"the process is not throttled: stopped in {during['process']['stopped']} observations"
         most = self._share * float(during["wall_s"]) * 2 + TICK
         if during["process"]["cpu_s"] > most:
-            return f"the process got {during['process']['cpu_s']:.2f} s of {during['wall_s']:.2f} s all the same"
+            return f"the process used {during['process']['cpu_s']:.2f} s of {during['wall_s']:.2f} s of processor time"
         return None
 
     def _why_not_over(self, before: Facts, after: Facts) -> str | None:
         if after["open"] or after["process"] is None:
             return "the throttle is still open" if after["open"] else "the process is not running"
         if stopped_share(after) > SEEMS_FREE or after["process"]["throttled"]:
-            return "the process is still held back"
+            return "the process is still throttled"
         return None
 
     def _told(self, seen: Facts) -> str:
         process = seen["process"]
-        held = f"stopped in {process['stopped']} of {process['looks']} looks"
+        held = f"stopped in {process['stopped']} of {process['looks']} observations"
         if seen["driver"] != "duty cycle":
-            held = f"held back {process['throttled']} times"
+            held = f"throttled {process['throttled']} times"
         return f"{held}, {processors(seen, 'process'):.0%} of a processor ({seen['driver']})"
 
 
@@ -136,16 +136,16 @@ class StressProcessors(_Resources):
 
     def _why_not_held(self, before: Facts, during: Facts) -> str | None:
         if before["eaters"]["pids"]:
-            return "busy processes were there before as well"
+            return "busy processes were already running before the fault"
         eaters = during["eaters"]
         wanted = self._processes or int(during["cpus"])
         if eaters["busy"] < wanted:
-            return f"{eaters['busy']} busy processes are there, and not {wanted}"
+            return f"{eaters['busy']} busy processes are running, not {wanted}"
         # Their share depends on who else wants the processors; any processor time shows that they compete.
         return None if eaters["cpu_s"] > 0 else f"{eaters['busy']} busy processes got no processor time"
 
     def _why_not_over(self, before: Facts, after: Facts) -> str | None:
-        return f"{len(after['eaters']['pids'])} busy processes are still there" if after["eaters"]["pids"] else None
+        return f"{len(after['eaters']['pids'])} busy processes are still running" if after["eaters"]["pids"] else None
 
     def _told(self, seen: Facts) -> str:
         return (
@@ -167,7 +167,7 @@ class StressMemory(_Resources):
 
     def _why_not_held(self, before: Facts, during: Facts) -> str | None:
         if before["eaters"]["pids"]:
-            return "somebody held memory before as well"
+            return "memory was already held before the fault"
         resident = int(during["eaters"]["resident_bytes"])
         return f"only {resident} bytes are resident" if resident < self._size else None
 
@@ -199,13 +199,13 @@ class LimitProcess(_Resources):
         if before["process"] is None:
             return "the process was not running before"
         if during["process"] is None:
-            return "the process ended before anybody saw its limits"
+            return "the process ended before its limits were observed"
         if during["process"]["pid"] != before["process"]["pid"]:
-            return "it is another process than before"
+            return "it is a different process than before the fault"
         for what in self._headroom:
             was, now = before["process"]["limits"][what], during["process"]["limits"][what]
             if now is None or (was is not None and now >= was):
-                return f"its limit {UNITS[what]} is as before"
+                return f"its limit {UNITS[what]} is unchanged"
         return None
 
     def _why_not_over(self, before: Facts, after: Facts) -> str | None:
@@ -242,27 +242,27 @@ RESOURCES = (
         ("cpu.throttle",),
         simulation=False,
         on_hosts="a control group (v2, else v1); without one, and in a lab, SIGSTOP and SIGCONT ten times a second",
-        proof="how often the process is found stopped, or the kernel's count of periods in which it was held back; and"
+        proof="how often the process is seen stopped, or the kernel's count of periods in which it was throttled; and"
         " the processor time it got",
-        limits="a process that is started again is free; under a control group an idle process shows nothing",
+        limits="does not apply to a process that is started again; under a control group an idle process shows nothing",
     ),
     Kind(
         CpuStress,
         StressProcessors,
         ("host.stress",),
         simulation=False,
-        on_hosts="busy processes beside the node",
+        on_hosts="busy processes on the node's host",
         proof="the busy processes in the process table, and the processor time they used",
-        limits="hosts of a lab share the processors of one machine, so all of them suffer",
+        limits="hosts of a lab share the processors of one machine, so all of them are affected",
     ),
     Kind(
         MemoryStress,
         StressMemory,
         ("host.stress",),
         simulation=False,
-        on_hosts="a process that holds so much memory",
+        on_hosts="a process that holds the memory",
         proof="its resident size in the process table",
-        limits="refused if it would take more than nine tenths of what is available; hosts of a lab share one memory",
+        limits="refused if it would take more than 90 % of the available memory; hosts of a lab share one memory",
     ),
     Kind(
         ProcessLimit,
@@ -270,7 +270,7 @@ RESOURCES = (
         ("proc.limit",),
         simulation=False,
         on_hosts="prlimit on the running process; restored when healed, and a process that ended is started again",
-        proof="the limits of the very process, as the kernel tells them",
-        limits="proves the limit, not that the process ran into it; a process that is started again is free",
+        proof="the limits of the process, from the kernel",
+        limits="proves the limit, not that the process reached it; does not apply to a process that is started again",
     ),
 )

@@ -204,7 +204,7 @@ class RestartOneByOne(_Rounds):
             why = f" ({during['trouble']})" if during["trouble"] else "; give it more time by `for`"
             return f"{host}: its restart was not over within the window{why}"
         if not seen["by_itself"]:
-            return f"{host}: did not stop by itself within {self._patience:g} s and was killed"
+            return f"{host}: did not stop cleanly within {self._patience:g} s and was killed"
         if seen["before"]["state"] != "running" or seen["gone"]["state"] != "absent":
             return f"{host}: the process was {seen['before']['state']}, and after the stop {seen['gone']['state']}"
         if same_process(seen["before"], seen["back"]):
@@ -220,15 +220,15 @@ ROUNDS = (
         Bounce,
         BounceProcess,
         ("proc.kill",),
-        on_hosts="SIGKILL and a new start, round after round",
-        proof="other pids and start times in the process table, two of them at least",
-        limits="a process that takes longer to start than `every` is killed before it serves anybody",
+        on_hosts="SIGKILL and a new start, repeatedly",
+        proof="at least two new pids and start times in the process table",
+        limits="a process that takes longer than `every` to start is killed before it serves clients",
     ),
     Kind(
         RollingRestart,
         RestartOneByOne,
         ("proc.term",),
         on_hosts="SIGTERM and a start, host by host",
-        proof="of each host: stopped by itself, gone from the process table, and another process in its place",
+        proof="for each host: the process ended by itself, left the process table, and another process replaced it",
     ),
 )

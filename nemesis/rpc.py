@@ -83,14 +83,14 @@ class DisturbRpc:
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if self._met(during):
             return None
-        return f"no {self._options.api} {self._options.direction} came by"
+        return f"no {self._options.api} {self._options.direction} passed the proxy"
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name, seen in after["messages"].items():
             if seen["open"] or seen["waiting"]:
                 return f"{name}: messages are still held back"
             if seen.get("cut_short"):
-                return f"{name}: the proxy died, so the fault ended before its time"
+                return f"{name}: the proxy died, so the fault ended early"
         return None
 
     def told(self, during: Facts) -> str:
@@ -115,17 +115,17 @@ RPCS = (
         RpcHold,
         DisturbRpc,
         ("rpc.hold",),
-        on_hosts="a proxy on the host of the receivers reads the heads of messages (tproxy)",
-        proof="the number of messages held; how many connections were reset at the beginning",
-        limits="plain Kafka protocol only: what is under TLS passes unread",
+        on_hosts="a proxy on the receivers' host reads the headers of messages (tproxy)",
+        proof="the number of messages held; the number of connections reset at the start",
+        limits="plain Kafka protocol only: TLS connections pass unread",
     ),
     Kind(
         RpcCut,
         DisturbRpc,
         ("rpc.cut",),
-        on_hosts="a proxy on the host of the receivers reads the heads of messages (tproxy)",
-        proof="the number of messages cut at; how many connections were reset at the beginning",
-        limits="plain Kafka protocol only: what is under TLS passes unread",
+        on_hosts="a proxy on the receivers' host reads the headers of messages (tproxy)",
+        proof="the number of messages that led to a cut; the number of connections reset at the start",
+        limits="plain Kafka protocol only: TLS connections pass unread",
     ),
     *STREAMS,
 )

@@ -260,14 +260,14 @@ async def _without(selector: But, cluster: ClusterView, rng: random.Random, earl
     these = await resolve(selector.these, cluster, rng, earlier)
     left = tuple(host for host in these.hosts if host not in those.hosts)
     if not left:
-        raise NoTarget(f"{these.role} but {those.role}: nobody is left of {', '.join(these.hosts)}")
+        raise NoTarget(f"{these.role} but {those.role} leaves none of {', '.join(these.hosts)}")
     return Target(left, f"{these.role} but {', '.join(those.hosts)}")
 
 
 def _same_as(selector: SameAs, earlier: Earlier) -> Target:
     hosts = earlier(selector.label)
     if not hosts:
-        raise NoTarget(f"the fault {selector.label} has hit nobody yet")
+        raise NoTarget(f"the fault {selector.label} has had no target yet")
     return Target(hosts, f"same as {selector.label}")
 
 

@@ -122,11 +122,11 @@ class SpoilLink(AimedFault):
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         quiet, counts = _sum_of(before["trains"]), _sum_of(during["trains"])
         if not counts:
-            return "no datagram arrived at all"
+            return "no datagram arrived"
         for one in self._mishaps():
             least = one.share * SHARE_THAT_SHOWS
             if one.seen(quiet) >= least:
-                return f"{one.seen(quiet):.1%} of datagrams were {one.name} before it"
+                return f"{one.seen(quiet):.1%} of datagrams were {one.name} before the fault"
             if one.seen(counts) < least:
                 return f"{one.seen(counts):.1%} of datagrams are {one.name}, not {least:.1%} or more"
         return self._why_no_bursts(counts)
@@ -141,7 +141,7 @@ class SpoilLink(AimedFault):
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         counts = _sum_of(after["trains"])
         if not counts:
-            return "no datagram arrived at all"
+            return "no datagram arrived"
         for one in self._mishaps():
             if one.seen(counts) >= one.share * SHARE_THAT_SHOWS:
                 return f"{one.seen(counts):.1%} of datagrams are still {one.name}"
@@ -175,9 +175,9 @@ SPOILT_LINKS = (
         SpoilLink,
         ("net.spoil",),
         simulation=False,
-        on_hosts="packets are queued for the link emulator (NFQUEUE), which sends them on twice, damaged, late or not",
-        proof="trains of numbered datagrams, counted where they arrive",
-        limits="a damaged packet keeps its checksum, so that TCP sees it as a loss; not in simulation, which has no"
+        on_hosts="packets are queued (NFQUEUE) for the link emulator, which duplicates, damages, delays or drops them",
+        proof="trains of numbered datagrams, counted by the receivers",
+        limits="a damaged packet keeps its checksum, so that TCP treats it as lost; not in simulation, which has no"
         " packets",
     ),
 )

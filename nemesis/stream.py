@@ -53,7 +53,7 @@ class TreatStream(AimedFault):
         for name in target.hosts:
             others = [other for other in candidates if other != name]
             if not others:
-                raise NoTarget(f"from: nobody but {name} itself, whose own connections do not go through the proxy")
+                raise NoTarget(f"from: only {name} itself, whose connections do not pass the proxy; name another host")
             self._prober[name] = others[0]
         return Target(target.hosts, role)
 
@@ -93,7 +93,7 @@ class TreatStream(AimedFault):
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if not during["treated"][name]:
-                return f"{name}: no connection came through the proxy"
+                return f"{name}: no connection passed the proxy"
             was, now = before["exchanges"][name], during["exchanges"][name]
             reason = why_not_whole(self._options, was) or why_not_treated(self._options, was, now)
             if reason:
@@ -103,7 +103,7 @@ class TreatStream(AimedFault):
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
             if name in after["cut_short"]:
-                return f"{name}: the proxy died, so the fault ended before its time"
+                return f"{name}: the proxy died, so the fault ended early"
             if reason := why_not_whole(self._options, after["exchanges"][name]):
                 return f"{name}: {reason}"
         return None
@@ -124,11 +124,11 @@ def treatment_of(options: StreamOptions) -> dict[str, object]:
 def why_not_whole(options: StreamOptions, seen: dict[str, Any]) -> str | None:
     """Why this is not how an untreated connection behaves; None if it is."""
     if not seen["answered"] or seen["ended"] != "open":
-        return f"requests are not all answered: {_in_words(seen)}"
+        return f"not all requests got a response: {_in_words(seen)}"
     if isinstance(options, Slice) and seen["pieces"] >= _pieces(options, seen):
-        return f"an answer came in {seen['pieces']} pieces"
+        return f"a response came in {seen['pieces']} pieces"
     if isinstance(options, SlowClose) and (seen["close_seconds"] or 0.0) >= SHARE_THAT_SHOWS * options.delay:
-        return f"its end took {seen['close_seconds']:.2f} s"
+        return f"closing it took {seen['close_seconds']:.2f} s"
     return None
 
 
@@ -138,18 +138,18 @@ def why_not_treated(options: StreamOptions, before: dict[str, Any], during: dict
         return "no connection was made"
     if isinstance(options, Slice):
         few = during["pieces"] < _pieces(options, before)
-        return f"an answer of {during['received']} bytes came in {during['pieces']} pieces" if few else None
+        return f"a response of {during['received']} bytes came in {during['pieces']} pieces" if few else None
     if isinstance(options, SlowClose):
         taken = during["close_seconds"]
         late = taken is not None and taken >= SHARE_THAT_SHOWS * options.delay
-        return None if late else f"its end took {taken or 0.0:.2f} s, not {options.delay:g} s"
+        return None if late else f"closing it took {taken or 0.0:.2f} s, not {options.delay:g} s"
     if during["ended"] not in ("closed", "reset"):
-        return f"it did not end: {_in_words(during)}"
+        return f"it was not closed: {_in_words(during)}"
     if isinstance(options, CutAfter):
         passed = during["sent"] + during["received"]
-        return f"{passed} bytes went over it" if during["received"] > options.limit else None
+        return f"{passed} bytes passed it" if during["received"] > options.limit else None
     if during["received"]:
-        return f"{during['received']} bytes came out of the black hole"
+        return f"{during['received']} bytes arrived through the black hole"
     least, most = SHARE_THAT_SHOWS * options.delay, options.delay + SLACK_SECONDS
     in_time = least <= during["seconds"] <= most
     return None if in_time else f"it was closed after {during['seconds']:.2f} s, not {options.delay:g} s"
@@ -170,7 +170,7 @@ def _in_words(seen: dict[str, Any]) -> str:
 
 
 ON_HOSTS = "a proxy on the target's host forwards connections (tproxy)"
-LIMITS = "existing connections are reset once, to come again through the proxy; not in simulation"
+LIMITS = "existing connections are reset once, so that they reconnect through the proxy; not in simulation"
 
 STREAMS = (
     Kind(
@@ -179,7 +179,7 @@ STREAMS = (
         ("rpc.stream",),
         simulation=False,
         on_hosts=ON_HOSTS,
-        proof="an answer that arrives in many pieces on a connection of our own",
+        proof="a response that arrives in many pieces on a test connection",
         limits=LIMITS,
     ),
     Kind(
@@ -188,7 +188,7 @@ STREAMS = (
         ("rpc.stream",),
         simulation=False,
         on_hosts=ON_HOSTS,
-        proof="a connection of our own that is made, answers nothing, and is closed",
+        proof="a test connection that is accepted, gets no response, and is closed",
         limits=LIMITS,
     ),
     Kind(
@@ -197,7 +197,7 @@ STREAMS = (
         ("rpc.stream",),
         simulation=False,
         on_hosts=ON_HOSTS,
-        proof="a connection of our own that ends after so many bytes",
+        proof="a test connection that ends after `limit` bytes",
         limits=LIMITS,
     ),
     Kind(
@@ -206,7 +206,7 @@ STREAMS = (
         ("rpc.stream",),
         simulation=False,
         on_hosts=ON_HOSTS,
-        proof="how long a connection of our own takes to end",
+        proof="how long a test connection takes to end",
         limits=LIMITS,
     ),
 )

@@ -30,10 +30,10 @@ _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 
 REFUSED = {
-    "control.plane.listener.name": "it belongs to the ZooKeeper era; with KRaft the control plane has a listener of "
-    "its own: name it in controller.listener.names instead",
+    "control.plane.listener.name": "it is for ZooKeeper; with KRaft, name the control plane's listener in "
+    "controller.listener.names instead",
     "zookeeper.connect": "these nodes form a KRaft quorum; set controller.quorum.voters instead",
-    "broker.id": "it belongs to the ZooKeeper era; set node.id instead",
+    "broker.id": "it is for ZooKeeper; set node.id instead",
     "log.dir": "set log.dirs, to one directory",
     "security.inter.broker.protocol": "every listener speaks PLAINTEXT; set inter.broker.listener.name instead",
 }
@@ -176,9 +176,9 @@ def endpoints(value: str) -> tuple[Endpoint, ...]:
             raise ValueError(f"{part!r} is not NAME://host:port")
         host, port = _address(address)
         if any(other.listener == listener for other in found):
-            raise ValueError(f"listener {listener} appears twice; give each listener a name of its own")
+            raise ValueError(f"listener {listener} appears twice; give each listener a different name")
         if port and any(other.port == port and other.host == host for other in found):
-            raise ValueError(f"{host}:{port} appears twice; give each listener a port of its own")
+            raise ValueError(f"{host}:{port} appears twice; give each listener a different port")
         found.append(Endpoint(listener, host, port))
     return tuple(found)
 
@@ -256,7 +256,9 @@ class NodeConfig:
     controller_listener_names: tuple[str, ...] = required(names, "listeners of the control plane; the first is used")
     listeners: tuple[Endpoint, ...] = required(endpoints, "where to listen, as NAME://host:port,…")
     log_dirs: str = required(one_directory, "the directory of all logs")
-    advertised_listeners: tuple[Endpoint, ...] = setting((), endpoints, "what others are told; from listeners")
+    advertised_listeners: tuple[Endpoint, ...] = setting(
+        (), endpoints, "addresses for clients and nodes; default: listeners"
+    )
     inter_broker_listener_name: str = setting("", text, "the listener brokers use; the first of the brokers'")
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting((), protocol_map, "NAME:PLAINTEXT,…")
     metadata_log_dir: str = setting("", one_directory, "the directory of the metadata log; must equal log.dirs")
@@ -276,10 +278,10 @@ class NodeConfig:
     unclean_leader_election_enable: bool = setting(False, boolean, "topics' default")
     eligible_leader_replicas_version: int = setting(1, integer(0, 1), "a new cluster's level; 1 keeps ELRs (KIP-966)")
     unclean_recovery_strategy: str = setting(
-        "Balanced", one_of("Balanced", "None"), "without ISR and ELR: the last known leader leads, or nobody"
+        "Balanced", one_of("Balanced", "None"), "without ISR and ELR: elect the last known leader, or none"
     )
     auto_leader_rebalance_enable: bool = setting(True, boolean, "leaderships go back to preferred replicas")
-    leader_imbalance_check_interval_seconds: int = setting(300, integer(1), "how often that is looked at")
+    leader_imbalance_check_interval_seconds: int = setting(300, integer(1), "interval of that check")
     leader_imbalance_per_broker_percentage: int = setting(
         10, integer(0), "percent of what a broker is preferred for that others may lead"
     )
@@ -298,30 +300,32 @@ class NodeConfig:
         "CreateTime", timestamp_type, "topics' default: CreateTime, LogAppendTime"
     )
     producer_id_expiration_ms: int = setting(
-        _DAY_MS, integer(1, LONG_MAX), "a producer silent for so long is forgotten"
+        _DAY_MS, integer(1, LONG_MAX), "idle time after which a producer's state expires"
     )
 
-    replica_lag_time_max_ms: int = setting(30_000, integer(1), "a follower behind for so long leaves the ISR")
+    replica_lag_time_max_ms: int = setting(30_000, integer(1), "time behind after which a follower leaves the ISR")
     replica_fetch_wait_max_ms: int = setting(500, integer(0), "how long a leader may hold a follower's fetch")
-    replica_fetch_min_bytes: int = setting(1, integer(0), "a follower's fetch waits for so much")
+    replica_fetch_min_bytes: int = setting(1, integer(0), "minimum bytes of a response to a follower's fetch")
     replica_fetch_max_bytes: int = setting(1 << 20, integer(0), "a follower's fetch: bytes per topic-partition")
     replica_fetch_response_max_bytes: int = setting(10 << 20, integer(0), "a follower's fetch: bytes in all")
-    replica_fetch_backoff_ms: int = setting(1000, integer(0), "rest of a topic-partition after an error")
-    replica_socket_timeout_ms: int = setting(30_000, integer(1), "a follower's fetch is given up after so long")
-    replica_high_watermark_checkpoint_interval_ms: int = setting(5000, integer(1), "how often they are written down")
+    replica_fetch_backoff_ms: int = setting(1000, integer(0), "pause of a topic-partition after an error")
+    replica_socket_timeout_ms: int = setting(30_000, integer(1), "a follower's fetch timeout")
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        5000, integer(1), "how often high watermarks are written"
+    )
 
     broker_heartbeat_interval_ms: int = setting(2000, integer(1), "broker to controller")
-    broker_session_timeout_ms: int = setting(9000, integer(1), "a broker silent for so long is fenced")
+    broker_session_timeout_ms: int = setting(9000, integer(1), "time without heartbeat after which a broker is fenced")
     initial_broker_registration_timeout_ms: int = setting(60_000, integer(1), "how long one registration may take")
     controlled_shutdown_enable: bool = setting(
         True, boolean, "a broker that is to stop hands its leaderships over first"
     )
-    controlled_shutdown_timeout_ms: int = setting(8000, integer(0), "and stops after so long in any case")
+    controlled_shutdown_timeout_ms: int = setting(8000, integer(0), "and stops after this time at the latest")
     controller_quorum_election_timeout_ms: int = setting(1000, integer(1), "a vote takes from one to two of these")
-    controller_quorum_fetch_timeout_ms: int = setting(2000, integer(1), "without a leader for so long, stand")
+    controller_quorum_fetch_timeout_ms: int = setting(2000, integer(1), "time without a leader before an election")
     controller_quorum_election_backoff_max_ms: int = setting(1000, integer(0), "pause after a lost vote, at most")
     controller_quorum_request_timeout_ms: int = setting(2000, integer(1), "requests between voters")
-    controller_quorum_retry_backoff_ms: int = setting(20, integer(0), "pause before a request is repeated")
+    controller_quorum_retry_backoff_ms: int = setting(20, integer(0), "pause before a request is retried")
     metadata_log_segment_bytes: int = setting(1 << 30, integer(1024), "segments of the metadata log")
     metadata_log_max_record_bytes_between_snapshots: int = setting(
         20 << 20, integer(1), "new bytes in the metadata log after which a snapshot is made"
@@ -330,10 +334,12 @@ class NodeConfig:
         3_600_000, integer(0, LONG_MAX), "a snapshot at least this often, if anything is new; 0 is never"
     )
     metadata_max_retention_bytes: int = setting(
-        100 << 20, integer(-1, LONG_MAX), "above it old snapshots go, and the metadata log before those kept; -1 is any"
+        100 << 20,
+        integer(-1, LONG_MAX),
+        "above it old snapshots and the log before the kept ones are deleted; -1 is any",
     )
     metadata_max_retention_ms: int = setting(
-        _WEEK_MS, integer(-1, LONG_MAX), "and so do snapshots older than this; -1 is for ever"
+        _WEEK_MS, integer(-1, LONG_MAX), "snapshots older than this are deleted; -1 is for ever"
     )
     metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
 
@@ -341,16 +347,18 @@ class NodeConfig:
     queued_max_request_bytes: int = setting(
         128 << 20,
         integer(-1),
-        "bytes of requests and of answers not taken, each plane's, before connections are paused; -1 is no limit",
+        "queued bytes of requests and responses, per plane, before connections are paused; -1 is no limit",
     )
-    turn_requests_max: int = setting(16, integer(1), "data requests handled before timers and control come again")
-    turn_bytes_max: int = setting(256 << 10, integer(1), "bytes of data requests handled before these come again")
+    turn_requests_max: int = setting(16, integer(1), "data requests handled before timers and control requests")
+    turn_bytes_max: int = setting(
+        256 << 10, integer(1), "bytes of data requests handled before timers and control requests"
+    )
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
     max_connections: int = setting(INT_MAX, integer(1), "connections accepted in all, if descriptors allow as many")
     max_connections_per_ip: int = setting(INT_MAX, integer(1), "connections accepted from one address")
-    connections_max_idle_ms: int = setting(600_000, integer(1), "a connection that asks nothing for so long is closed")
+    connections_max_idle_ms: int = setting(600_000, integer(1), "idle time after which a connection is closed")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
-    fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")
+    fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one fetch response")
     max_incremental_fetch_session_cache_slots: int = setting(1000, integer(0), "fetch sessions kept; 0 is none")
 
     @classmethod
@@ -514,13 +522,13 @@ class _Agreement:
         if not config.is_controller and config.controller_listeners:
             name = config.controller_listeners[0].listener
             raise self._refuse(
-                "listeners", f"{name} is a controller listener but this node is no controller; remove it"
+                "listeners", f"{name} is a controller listener but this node is not a controller; remove it"
             )
         if config.is_broker and not config.broker_listeners:
             raise self._refuse("listeners", "a broker needs a listener not named in controller.listener.names; add one")
         if not config.is_broker and config.broker_listeners:
             name = config.broker_listeners[0].listener
-            raise self._refuse("listeners", f"{name} is for brokers but this node is no broker; remove it")
+            raise self._refuse("listeners", f"{name} is for brokers but this node is not a broker; remove it")
         mapped = dict(config.listener_security_protocol_map)
         for one in config.listeners if mapped else ():
             if one.listener not in mapped:
@@ -531,7 +539,7 @@ class _Agreement:
         metrics = config.metrics_listener
         for one in config.listeners if metrics is not None and metrics.port else ():
             if metrics is not None and (one.host, one.port) == (metrics.host, metrics.port):
-                raise self._refuse("metrics.listener", f"is listener {one.listener}'s; give it a port of its own")
+                raise self._refuse("metrics.listener", f"is listener {one.listener}'s; give it a different port")
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         """The endpoints to advertise: broker listeners as set, all if none is set; controller listeners only as set."""
@@ -559,7 +567,7 @@ class _Agreement:
         known = [one.listener for one in self._advertised() if one.listener not in config.controller_listener_names]
         name = config.inter_broker_listener_name
         if name and name in config.controller_listener_names:
-            raise self._refuse(key, "is a controller listener; brokers need one of their own")
+            raise self._refuse(key, "is a controller listener; name a listener of the brokers")
         if name and name not in known:
             raise self._refuse(key, f"is not advertised; choose one of {', '.join(known)}")
         return name or ("PLAINTEXT" if "PLAINTEXT" in known else known[0])

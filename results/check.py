@@ -82,9 +82,7 @@ from squall.results.text import several
 from squall.results.verdict import Verdict, ill_formed, judge
 from squall.results.witness import Surroundings
 
-OUT_OF_TIME: Final = (
-    "the time was up before the history was found to be well-formed: nothing that was found in it can be trusted"
-)
+OUT_OF_TIME: Final = "the time limit expired before the history was found well-formed: no finding in it can be trusted"
 WELL_FORMED_COSTS: Final = {RECORDED_ONCE: 0.05, ONE_AT_A_TIME: 0.3}
 """As a share of what the check of a log costs per row."""
 FURTHER_COSTS: Final = 0.1
@@ -420,7 +418,7 @@ def _require_whole(manifest: Manifest, source: Path, cut_off: int, origin: Origi
         missing = sorted(set(range(manifest.segments)) - set(origin.segments))
         if missing:
             names = ", ".join(segment_path("", one).name for one in missing)
-            problem = f"lacks {names} of {several(manifest.segments, 'segment')}: half a history proves nothing"
+            problem = f"lacks {names} of {several(manifest.segments, 'segment')}: an incomplete history proves nothing"
             raise IllFormedHistory(source, None, problem)
     if cut_off and manifest.completed and not manifest.trouble:
         problem = f"{several(cut_off, 'segment')} of a run that ended in good order lack their end"

@@ -89,8 +89,8 @@ def _reason(step: StepFacts, witness: TransactionWitness, origin: int) -> str:
 def _overwrites(step: StepFacts, witness: TransactionWitness, origin: int) -> str:
     if step.unread:
         return (
-            f"{name(step.source)} appended {step.previous}, the last element of key {step.key} that anybody read, and "
-            f"{name(step.target)} appended {step.element}, which nobody read"
+            f"{name(step.source)} appended {step.previous}, the last element of key {step.key} in any read, and "
+            f"{name(step.target)} appended {step.element}, which no read shows"
         )
     return (
         f"in key {step.key}, {name(step.source)}'s {step.previous} is followed by {name(step.target)}'s {step.element}"
@@ -106,7 +106,7 @@ def _misses(step: StepFacts, witness: TransactionWitness, origin: int) -> str:
     if step.unread:
         return (
             f"{name(step.source)} read key {step.key} {state}, and {name(step.target)} appended {step.element} to it, "
-            "which nobody ever read"
+            "which no read shows"
         )
     return (
         f"{name(step.source)} read key {step.key} {state}; the next element is {step.element}, which "
@@ -143,6 +143,6 @@ def _contradiction(witness: TransactionWitness) -> list[str]:
         ),
         "incompatible_order": "neither list is a beginning of the other, and lists only ever grow",
         "duplicate_element": "every element was appended once",
-        "phantom_element": f"nobody appended {element} to this key",
+        "phantom_element": f"{element} was never appended to this key",
     }
     return [texts[witness.anomaly]]

@@ -93,7 +93,7 @@ class Run:
         tables = Series.load(self.directory).tables
         if name not in tables:
             known = ", ".join(tables) or "none yet; squall check makes them"
-            raise KeyError(f"{name!r} is no table of {self.directory}: there are {known}")
+            raise KeyError(f"{name!r} is not a table of {self.directory}; known are {known}")
         return tables[name].to_pandas()
 
     @property

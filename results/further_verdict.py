@@ -87,7 +87,7 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
     done = {one.check for one in results}
     for name in manifest.checks:
         if name not in KNOWN_CHECKS and name not in done:
-            reasons.append(f"check {name}: there is none of that name; there are {', '.join(KNOWN_CHECKS)}")
+            reasons.append(f"check {name}: unknown check; known are {', '.join(KNOWN_CHECKS)}")
         elif name in OF_NODES and name not in done:
             why = manifest.options.get(NOT_COLLECTED, "nothing was collected from the nodes")
             reasons.append(f"check {name}: {why}: nothing was checked")
@@ -96,7 +96,7 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
     for one in results:
         reasons += [f"check {one.check}: {sentence}" for sentence in one.undecided]
         if not one.checked and not one.undecided and not one.anomalies:
-            reasons.append(f"check {one.check}: nothing was acknowledged that says anything: nothing was checked")
+            reasons.append(f"check {one.check}: no conclusive operation was acknowledged: nothing was checked")
     return reasons + _too_few(manifest, results)
 
 
@@ -106,7 +106,7 @@ def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
         return []
     of_operations = {*FURTHER_CHECKS, *(one.check for one in results if one.plugin)} - {*OF_NODES}
     if not of_operations & {*manifest.checks}:
-        return ["no check of what operations say was asked for: nothing was checked"]
+        return ["no check of operations was requested: nothing was checked"]
     acknowledged = sum(one.acknowledged for one in results)
     if acknowledged >= manifest.min_acknowledged:
         return []

@@ -141,7 +141,7 @@ def _zombie(witness: GroupWitness, when: Clock) -> list[str]:
 def _phantom(witness: GroupWitness, when: Clock) -> list[str]:
     (told,) = witness.of("told")
     what = _position(told.position)
-    lines = [f"no commit of {what} that was not refused had begun when member {told.member} was told {what}"]
+    lines = [f"no commit of {what} that was not refused had begun when member {told.member} received {what}"]
     lines += [
         f"member {one.member}'s commit of {what} was refused: it must have no effect" for one in witness.of("refused")
     ]
@@ -162,11 +162,11 @@ def _told_stale(witness: GroupWitness, when: Clock) -> list[str]:
         f"{_done(one, witness, when)} before the commit of {_position(latest.position)} began"
         for one in witness.of("replaced")
     ]
-    asked = f"before member {told.member} asked at {when(told.invoked)}"
+    asked = f"before member {told.member} sent its request at {when(told.invoked)}"
     lines.append(f"{_done(latest, witness, when)} {asked}")
     lines.append(
-        f"member {told.member} was told {_position(told.position)} all the same: {_position(latest.position)} was the "
-        "group's by then, or a later one"
+        f"member {told.member} received {_position(told.position)} anyway: {_position(latest.position)} or "
+        "a later one was the group's position by then"
     )
     return lines
 
@@ -177,7 +177,7 @@ def _done(one: GroupOperationFacts, witness: GroupWitness, when: Clock) -> str:
     if seen:
         return (
             f"the commit of {_position(one.position)} by member {one.member} was done by "
-            f"{when(seen[0].completed)}, when member {seen[0].member} was told that position,"
+            f"{when(seen[0].completed)}, when member {seen[0].member} received that position,"
         )
     ended = when(one.completed)
     return f"the commit of {_position(one.position)} by member {one.member} was done by {ended},"

@@ -266,7 +266,7 @@ def _from_segments(run_dir: Path) -> History:
     folder = run_dir / SEGMENTS_FOLDER
     paths = sorted(folder.glob("segment-*.jsonl"))
     if not paths:
-        raise IllFormedHistory(folder, None, "holds no segments: nothing was recorded")
+        raise IllFormedHistory(folder, None, "has no segments: nothing was recorded")
     parts: list[JoinedSegment] = []
     torn, cut_off, run_ids, numbers = 0, 0, {}, []
     for path in paths:

@@ -124,7 +124,7 @@ def layout(path: Path) -> list[TopicPartitionRows]:
             for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
         ]
     except (ValueError, TypeError) as trouble:
-        raise IllFormedHistory(path, None, f"has a list of its topic-partitions that is none: {trouble}") from trouble
+        raise IllFormedHistory(path, None, f"has a malformed list of its topic-partitions: {trouble}") from trouble
     groups = [group for one in places for group in one.row_groups]
     if groups != list(range(file.num_row_groups)) or sum(one.rows for one in places) != file.metadata.num_rows:
         raise IllFormedHistory(path, None, "has rows that its list of topic-partitions does not account for")
@@ -176,4 +176,4 @@ def _number(path: Path, key: bytes) -> int:
     try:
         return int(metadata.get(key, b"0"))
     except ValueError as trouble:
-        raise IllFormedHistory(path, None, f"{key.decode()} is no number: {trouble}") from trouble
+        raise IllFormedHistory(path, None, f"{key.decode()} is not a number: {trouble}") from trouble

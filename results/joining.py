@@ -144,13 +144,13 @@ class _Joiner:
 
     def _require_log(self, line: int, row: InvocationRow) -> None:
         if row.f not in FUNCTIONS:
-            raise self._error(line, f"f {row.f!r} is none of {', '.join(FUNCTIONS)}")
+            raise self._error(line, f"f {row.f!r} is not one of {', '.join(FUNCTIONS)}")
         if row.f in ("send", "marker") and row.value is None:
             raise self._error(line, f"a {row.f} without a value")
 
     def _require_register(self, line: int, row: RegisterInvocation) -> None:
         if row.f not in REGISTER_FUNCTIONS:
-            raise self._error(line, f"f {row.f!r} of a register is none of {', '.join(REGISTER_FUNCTIONS)}")
+            raise self._error(line, f"f {row.f!r} of a register is not one of {', '.join(REGISTER_FUNCTIONS)}")
         if row.f != "read" and row.value is None:
             raise self._error(line, f"a {row.f} without a value")
         if row.f == "cas" and row.expected is None:

@@ -70,7 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 _REMEDIES: Final[Mapping[str, str]] = {
-    LIST_APPEND: "squall check makes that of the workload list-append anew; any other must be put back",
+    LIST_APPEND: "squall check regenerates it for the workload list-append; any other must be restored",
 }
 """What to do about the table of another run, if not just to restore that of this run."""
 

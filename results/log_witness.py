@@ -177,7 +177,7 @@ def _lost(witness: LogWitness, when: Clock) -> list[str]:
 
 def _committed_all_the_same(witness: LogWitness, writer: int, reader: int, when: Clock) -> str:
     return (
-        f"nobody told the outcome of {name(writer)}, but {name(reader)} was delivered another record of it, so it was "
+        f"the outcome of {name(writer)} is unknown, but {name(reader)} was delivered another record of it, so it was "
         f"committed by {when(witness.transactions[reader].completed)}"
     )
 

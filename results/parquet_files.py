@@ -37,7 +37,7 @@ RUN_KEY: Final = b"squall.run_id"
 TAIL_BYTES: Final = 8
 """The length of the footer, and `PAR1`."""
 DIFFERENCES: Final = "DELTA_BINARY_PACKED"
-REMEDY: Final = "delete it and the seal beside it, and it is made anew of the segments"
+REMEDY: Final = "delete it and its seal; both are then regenerated from the segments"
 
 SMALL_BYTES: Final = 8 << 20
 """Of all row groups together, as they are stored; in memory they are some ten times as much."""

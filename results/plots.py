@@ -275,7 +275,7 @@ def _draw_bands(
     end: float,
 ) -> None:
     """Draw a band per topic-partition and one for the active controller."""
-    panel.set_title("who led what; hatched where no send was acknowledged; ▾ ISR changed", pad=3)
+    panel.set_title("leaders; hatched: no send was acknowledged; ▾ ISR changed", pad=3)
     nodes = sorted({one.node for one in cluster if one.node and one.kind in ("leader", "controller")})
     colours = {node: NODE_COLOURS[place % len(NODE_COLOURS)] for place, node in enumerate(nodes)}
     rows: list[tuple[str, list[tuple[float, float, str | None]]]] = [

@@ -52,7 +52,7 @@ def _of_logs(manifest: Manifest, results: Sequence[PartitionResult], unchecked: 
     """List the reasons of logs. With unchecked topic-partitions it is unknown whether there was too little."""
     too_little = [] if unchecked else _too_little(manifest, results)
     if not manifest.topics:
-        too_little.append("the manifest names no topics: nobody knows which logs had to be read to their end")
+        too_little.append("the manifest (run.json) names no topics: unknown which logs had to be read to their end")
     return too_little + _final_reads(manifest, results, unchecked)
 
 
@@ -94,14 +94,14 @@ def without_final_read(manifest: Manifest, results: Sequence[PartitionResult]) -
 def _unchecked(names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    return [f"the time was up before {listed(sorted(names))} had been checked: what lies there cannot be known"]
+    return [f"the time limit expired before {listed(sorted(names))} had been checked: anomalies there are unknown"]
 
 
 def _final_reads(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
     missing = [one for one in without_final_read(manifest, results) if one not in unchecked]
     if not missing:
         return []
-    return [f"the final read of {listed(missing)} did not get to its marker: what was lost there cannot be known"]
+    return [f"the final read of {listed(missing)} did not reach its marker: losses there are unknown"]
 
 
 def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
@@ -121,21 +121,21 @@ def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str
     if manifest.fault_free:
         return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
     if not faults:
-        return ["no fault was injected; a scenario that wants none says `fault_free: true`"]
+        return ["no fault was injected; if none is wanted, set `fault_free: true` in the scenario"]
     reasons = []
     if len(faults) < manifest.faults_planned:
         reasons.append(f"only {len(faults)} of {manifest.faults_planned} planned faults were injected")
     for one in faults:
         if one.injected is None:
-            reasons.append(f"fault {one.name} was never injected: {one.trouble or 'nobody says why'}")
+            reasons.append(f"fault {one.name} was never injected: {one.trouble or 'no reason recorded'}")
         elif not one.took:
-            seen = one.during or one.trouble or "nobody looked"
+            seen = one.during or one.trouble or "not observed"
             reasons.append(f"fault {one.name} left no evidence: {seen}")
         elif not one.undone:
-            seen = one.after or one.trouble or "nobody looked"
+            seen = one.after or one.trouble or "not observed"
             reasons.append(f"fault {one.name} was not seen to be undone: {seen}")
         elif (when := _outside_the_load(manifest, one)) is not None:
-            reasons.append(f"fault {one.name} held only {when}: not one operation was begun under it")
+            reasons.append(f"fault {one.name} held only {when}: no operation began during it")
     return reasons
 
 

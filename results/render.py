@@ -60,7 +60,11 @@ def check_lines(verdict: Verdict) -> list[Line]:
     if verdict.send_latency is not None:
         lines.append(("plain", f"{'':<7}{verdict.send_latency.told}"))
     noted = [
-        (coverage.unseen, "acknowledged record that nobody looked for", "acknowledged records that nobody looked for"),
+        (
+            coverage.unseen,
+            "acknowledged record not covered by a final read",
+            "acknowledged records not covered by a final read",
+        ),
         (coverage.lost_unprotected, "record lost under acks 0 or 1", "records lost under acks 0 or 1"),
         (coverage.duplicate_not_idempotent, "duplicate without idempotence", "duplicates without idempotence"),
         (coverage.stale_log_ends, "stale log end", "stale log ends"),

@@ -155,8 +155,8 @@ def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:
         "fault": fault,
         "from": "never" if fault.injected is None else clock(fault.injected, origin, 1),
         "to": "not healed" if fault.healed is None else clock(fault.healed, origin, 1),
-        "took": _sign(fault.took, "took hold", "no evidence", "nobody looked"),
-        "undone": _sign(fault.undone, "undone", "not seen undone", "nobody looked"),
+        "took": _sign(fault.took, "took hold", "no evidence", "not observed"),
+        "undone": _sign(fault.undone, "undone", "end not proven", "not observed"),
     }
 
 

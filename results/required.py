@@ -96,13 +96,13 @@ def _if_watched(load: Load, words: str, holds: bool | None) -> Judged:
 def _blind(load: Load) -> str | None:
     """The first interval of the load that was too long without an observation of the cluster; None if there is none."""
     if not load.watched:
-        return "nobody watched the cluster"
+        return "the cluster was not observed"
     seen = load.began
     ended = load.watched[-1][1] if load.ended is None else load.ended
     for since, until in [*load.watched, (ended, ended)]:
         unseen = min(since, ended) - seen
         if unseen > LONGEST_BLIND_SECONDS * 1e9:
-            return f"nobody looked at the cluster for {duration(unseen)} from {(seen - load.began) / 1e9:.1f} s on"
+            return f"the cluster was not observed for {duration(unseen)} from {(seen - load.began) / 1e9:.1f} s on"
         seen = max(seen, until)
     return None
 
@@ -141,7 +141,7 @@ def _calm(cluster: Sequence[ClusterObservation], topic_partitions: Sequence[tupl
     if changes:
         return f"{words}: {changes[0]}", False
     unseen = [f"{topic}-{number}" for topic, number in topic_partitions if not _is_known(known, topic, number)]
-    return (f"{words}: nobody saw {unseen[0]}", None) if unseen else (words, True)
+    return (f"{words}: {unseen[0]} was not observed", None) if unseen else (words, True)
 
 
 def _is_known(known: Container[Seen], topic: str, partition: int) -> bool:
@@ -169,5 +169,5 @@ def _gap(most: float, during: Window | None, results: Sequence[PartitionResult],
     sent = {(one.topic, one.partition) for one in results if any(f.startswith("send.") for f in one.operations)}
     unsent = [f"{topic}-{number}" for topic, number in load.topic_partitions if (topic, number) not in sent]
     if unsent and longest <= most * 1e9:
-        return f"{words}: nobody sent to {unsent[0]}", None
+        return f"{words}: no send to {unsent[0]}", None
     return f"{words} (longest {longest / 1e9:.2f} s, {where})", longest <= most * 1e9

@@ -105,5 +105,5 @@ def find_run(name: str | Path, runs: Path) -> Path:
             if inside:
                 return inside[-1].resolve()
     known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in runs.glob(f"*/*/{MANIFEST_FILE}"))
-    there = f"the newest are {', '.join(known[-3:])}" if known else f"{runs} holds no runs"
+    there = f"the newest are {', '.join(known[-3:])}" if known else f"{runs} contains no runs"
     raise NoSuchRun(f"{name}: no run with a {MANIFEST_FILE} is there; {there}")

@@ -380,4 +380,4 @@ def _within_load(manifest: Manifest, time: int) -> bool:
 
 
 def _unjudged(required: Sequence[Statement]) -> list[str]:
-    return [f"required, but nobody can tell: {one.text}" for one in required if one.holds is None]
+    return [f"required, but unknown: {one.text}" for one in required if one.holds is None]

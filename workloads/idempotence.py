@@ -56,7 +56,7 @@ class IdempotenceOptions(BaseModel):
         default=None,
         ge=2,
         le=10_000,
-        description=f"every so many produce requests a connection is cut: {CUT_EVERY} if nothing is said; native only",
+        description=f"produce requests between two cuts of a connection (default {CUT_EVERY}); native only",
     )
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
 

@@ -116,9 +116,7 @@ def _print_kinds(out: Console, listed: dict[str, Any]) -> None:
 
 
 def _print_rows(out: Console, listed: dict[str, Any]) -> None:
-    table = Table(
-        title="What the field knows, and what stands for it here", title_justify="left", box=None, pad_edge=False
-    )
+    table = Table(title="Known faults, and what covers them here", title_justify="left", box=None, pad_edge=False)
     table.add_column("row", justify="right")
     table.add_column("trouble")
     table.add_column("trial")
@@ -149,7 +147,7 @@ def show_kind(out: Console, name: str, *, as_json: bool) -> None:
     if kind is None:
         near = nearest_fault(name)
         hint = f"; did you mean `{near}`?" if near else suggestion(name, kinds_by_name())
-        raise UsageError(f"there is no fault {name!r}{hint}", remedy="squall faults lists them all")
+        raise UsageError(f"unknown fault {name!r}{hint}", remedy="squall faults lists them all")
     if as_json:
         typer.echo(json.dumps(kind_as_json(kind), indent=2))
         return

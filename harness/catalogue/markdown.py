@@ -33,7 +33,7 @@ def updated(text: str) -> str:
 
     def filled(match: re.Match[str]) -> str:
         if match["name"] not in known:
-            raise UsageError(f"there is no table {match['name']!r}; known are {', '.join(known)}")
+            raise UsageError(f"unknown table {match['name']!r}; known are {', '.join(known)}")
         return f"{match[1]}{known[match['name']]}{match[3]}"
 
     return MARKED.sub(filled, text)
@@ -43,7 +43,7 @@ def update(path: Path) -> bool:
     """Update a file. Return whether it changed. Raises UsageError for a file without markers."""
     before = path.read_text(encoding="utf-8")
     if not MARKED.search(before):
-        raise UsageError(f"{path}: there is no marker, such as <!-- faults: kinds --> and <!-- end -->")
+        raise UsageError(f"{path}: has no marker such as <!-- faults: kinds --> and <!-- end -->")
     after = updated(before)
     path.write_text(after, encoding="utf-8")
     return after != before
@@ -87,7 +87,7 @@ def _options() -> str:
 
 def _rows() -> str:
     return _table(
-        ("row", "what the field knows", "what stands for it here"),
+        ("row", "known fault", "covered here by"),
         ((str(row.number), row.name, _stands_for(row)) for row in ROWS),
     )
 

@@ -192,7 +192,7 @@ def probe(remote: Remote) -> Probe:
         raise SshError(spec, f"python {spec.python} is {found}; 3.11 or later is needed", remedy=remedy)
     if not facts.pop("writable"):
         problem = f"home directory {facts['home']} is not writable for user {spec.user}"
-        raise SshError(spec, problem, remedy="give the user a home directory of its own")
+        raise SshError(spec, problem, remedy="give the user a separate home directory")
     return Probe(**facts | {"python": version, "bundles": tuple(facts["bundles"])})
 
 

@@ -295,7 +295,7 @@ def _data_of(directory: Path, name: str) -> Path | None:
         return None
     data = Path(str(told.get("data", "")))
     if not data.is_absolute() or re.fullmatch(rf"squall-lab-{re.escape(name)}-[0-9a-f]{{8}}", data.name) is None:
-        raise DirectoryNotOurs(f"{directory}: its mark names {data}, which is no place of a lab's files")
+        raise DirectoryNotOurs(f"{directory}: its mark names {data}, which is not a directory of lab files")
     refuse_foreign(data, DATA, name)
     return data if data.exists() else None
 

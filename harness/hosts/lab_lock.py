@@ -34,7 +34,7 @@ def locked_for_its_end(name: str, *, force: bool, say: Say) -> Iterator[None]:
             raise HostsInUse(
                 owner,
                 remedy=f"wait until it ends, or end it: kill -TERM {owner.pid}; "
-                f"or end the lab beneath it: squall lab down --name {name} --force",
+                f"or stop its lab: squall lab down --name {name} --force",
             ) from None
         except UsageError as trouble:
             say(f"{'lock':<11}not every host answers: {trouble.problem}")

@@ -41,7 +41,7 @@ def check_machine(*, reduced: bool = False) -> str:
     """
     if sys.platform != "linux":
         raise UsageError("the local lab needs Linux", remedy="use a Linux machine or VM, or real hosts (--inventory)")
-    why = "it was asked for (--reduced)" if reduced else _why_reduced()
+    why = "requested by --reduced" if reduced else _why_reduced()
     missing = [tool for tool in NEEDED_TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
     if why:
         refuse_unfit_user()
@@ -89,7 +89,7 @@ def refuse_unfit_user() -> None:
             remedy=f"give it a line in /etc/passwd, or {remedy}",
         ) from None
     if not os.access(shell, os.X_OK) or Path(shell).name in NO_SHELLS:
-        raise UsageError(f"the user's login shell, {shell}, lets nobody in", remedy=remedy)
+        raise UsageError(f"the user's login shell, {shell}, does not allow logins", remedy=remedy)
 
 
 def why_no_user_namespaces() -> str | None:

@@ -85,7 +85,7 @@ def refuse_foreign(path: Path, kind: str, name: str) -> None:
         return
     raise DirectoryNotOurs(
         f"{path} is not removed: it bears no mark ({MARK}) that Squall made it for {kind} {name}",
-        remedy="look at what it holds, and remove it by hand if nobody needs it",
+        remedy="inspect its content, and remove it by hand if it is not needed",
     )
 
 

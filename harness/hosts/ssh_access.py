@@ -117,7 +117,7 @@ def load_key(spec: HostSpec) -> paramiko.PKey:
     except OSError as trouble:
         problem, remedy = f"cannot be read ({reason_of(trouble)})", "mend ansible_ssh_private_key_file"
     except (paramiko.SSHException, ValueError):
-        problem, remedy = "is no private key", "mend ansible_ssh_private_key_file"
+        problem, remedy = "is not a private key", "mend ansible_ssh_private_key_file"
     raise NotLetIn(spec, f"key {spec.key_file} {problem}", remedy=remedy)
 
 

@@ -36,7 +36,7 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
     """Parse `host:port,host:port`; the port is 9092 if left out. Raises UsageError."""
     addresses = [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
-        raise UsageError(f"--bootstrap {text!r} names no node", remedy="give host:port, such as 127.0.0.1:9092")
+        raise UsageError(f"--bootstrap {text!r} has no HOST:PORT", remedy="give host:port, such as 127.0.0.1:9092")
     return tuple(addresses)
 
 
@@ -46,7 +46,7 @@ def _parse_address(text: str) -> Address:
         return text, DEFAULT_PORT
     if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
         remedy = "give host:port with a port of 1 to 65535, such as 127.0.0.1:9092"
-        raise UsageError(f"--bootstrap {text!r} is no address", remedy=remedy)
+        raise UsageError(f"--bootstrap {text!r} is not an address; give HOST:PORT", remedy=remedy)
     return host.strip("[]"), int(port)
 
 

@@ -351,7 +351,7 @@ def confirm(what: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"nobody is there to confirm: {what}", remedy="give --yes")
+        raise UsageError(f"no terminal to confirm on: {what}", remedy="give --yes")
     typer.confirm(f"{what}?", abort=True)
 
 

@@ -496,7 +496,7 @@ def new_seed_directory(keep: Path, seed: int) -> Path:
 def refuse_kept(keep: Path, seed: int) -> None:
     """Raise UsageError if a history of this seed is kept there."""
     if (directory := seed_directory(keep, seed)).exists():
-        raise UsageError(f"--keep: {directory} is there already", remedy="name another directory, or remove this one")
+        raise UsageError(f"--keep: {directory} already exists", remedy="name another directory, or remove this one")
 
 
 def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witness | None) -> SimResult:

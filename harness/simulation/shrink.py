@@ -243,7 +243,7 @@ class Shrinker:
         if not self._take([ended], MORE_SEEDS * 2):
             raise NothingToShrink(
                 f"seed {seed} fails with {' and '.join(trial.broken)}, but written down as a schedule it does not, nor "
-                f"with {MORE_SEEDS * 2} other seeds: what it needs is lost in translation; shrink another failing seed"
+                f"with {MORE_SEEDS * 2} other seeds; shrink another failing seed"
             )
         try:
             self._until_nothing_helps()

@@ -71,7 +71,7 @@ Arguments = dict[str, Any]
 def parse_options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="squall's host agent")
     parser.add_argument("--state", type=Path, required=True, help="directory for journal, processes, clocks")
-    parser.add_argument("--name", default=socket.gethostname(), help="this host's name, told in probes")
+    parser.add_argument("--name", default=socket.gethostname(), help="this host's name in probes")
     parser.add_argument("--control-port", type=int, default=None, help="SSH port, exempt from every rule")
     parser.add_argument("--listen", default=f"0.0.0.0:{PROBE_PORT}", help="ADDRESS:PORT for probes (UDP)")
     parser.add_argument("--lab", action="store_true", help="never touch the machine's clock")
@@ -219,7 +219,7 @@ class Agent:
         if self.token is None or verb in CHANGES_NOTHING or verb.startswith("probe."):
             return
         if not self.host_lock.is_held_by(self.token):
-            raise Trouble("lock_lost", f"{verb} is not carried out: this host is no longer locked by who orders it")
+            raise Trouble("lock_lost", f"{verb} is refused: the caller no longer holds this host's lock")
 
     def define(self, arguments: Arguments) -> Arguments:
         name = checked_process(arguments.get("name"))

@@ -34,7 +34,7 @@ def clock_verbs(processes: Processes, clocks: ProcessClocks | MachineClock) -> d
 def why_no_monotonic(clocks: ProcessClocks | MachineClock) -> str | None:
     """Why monotonic clocks cannot be changed here; None if they can."""
     if isinstance(clocks, MachineClock):
-        return "nobody can set a machine's monotonic clock; a lab host's processes have their own"
+        return "a machine's monotonic clock cannot be set; only lab hosts support this fault"
     if not clocks.shim_loads():
         return "needs the clock shim in C, which was not shipped (no C compiler there) or does not load here"
     return None

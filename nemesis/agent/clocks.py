@@ -145,7 +145,7 @@ class ClockDevice(Protocol):
 def refusal(marker: Path = LAB_MARKER) -> str | None:
     """Why the machine's clock must not be set here; None if it may."""
     if marker.exists():
-        return f"this is a lab host ({marker} exists); its machine's clock is everybody's"
+        return f"this is a lab host ({marker} exists); it shares its machine's clock"
     if os.environ.get(NO_REAL_CLOCK):
         return f"{NO_REAL_CLOCK} is set"
     return None

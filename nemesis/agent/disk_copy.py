@@ -115,7 +115,7 @@ class RewindDisk(Damage):
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         copy = self._copies.of(text(arguments, "copy"))
         if not copy.is_dir():
-            raise Trouble("failed", f"copy: {arguments['copy']!r} names no copy that `disk.copy` has made")
+            raise Trouble("failed", f"copy: {arguments['copy']!r} is not a copy made by `disk.copy`")
         return {**super().prepare(arguments), "copy": str(copy)}
 
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:

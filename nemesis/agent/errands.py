@@ -145,7 +145,7 @@ class Errand:
         self._ended = False
         entry = self._entry()
         if entry is None:
-            raise SystemExit(f"{id} is no open fault")
+            raise SystemExit(f"{id} is not an open fault")
         self.verb, self.arguments = entry.verb, entry.arguments
 
     def note(self, **effect: Any) -> None:

@@ -140,7 +140,7 @@ class DamageFile:
         how, place = checked_how(arguments), place_in(arguments)
         path = Path(os.path.realpath(data / place.file))
         if data not in path.parents or not path.is_file():
-            raise Trouble("failed", f"file: {place.file!r} is no file below the log directory")
+            raise Trouble("failed", f"file: {place.file!r} is not a file below the log directory")
         if how not in NAMES and path.stat().st_size < max(place.offset, place.source) + place.length:
             raise Trouble("failed", f"{place.file} has become shorter than {place.offset + place.length} bytes")
         if how == "delete" and data.parent.stat().st_dev != data.stat().st_dev:
@@ -181,7 +181,7 @@ class DamageFile:
         copied = read_at(path, told["source"], told["length"]) if told["how"] == "copy" else b""
         now = damaged(told["how"], original, copied, entry.id)
         if now == original:
-            raise Trouble("failed", f"{path.name}: the bytes from {told['offset']} on are already what they would be")
+            raise Trouble("failed", f"{path.name}: the bytes from {told['offset']} on would not change")
         self._kept.keep(entry, original, now)
         write_at(path, told["offset"], now)
 

@@ -42,14 +42,14 @@ class InterfaceDown(CarriedOutByErrand):
 
     def trouble_with_host(self) -> str | None:
         """Why this host cannot do it; None if it can."""
-        return None if find_program("ip") else "there is no ip on this host; install iproute2"
+        return None if find_program("ip") else "this host has no `ip` command; install iproute2"
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if trouble := self.trouble_with_host():
             raise Trouble("unsupported", trouble)
         name = str(arguments.get("interface") or interface_of(str(arguments.get("address") or "")))
         if name == "lo" or not is_there(name):
-            raise Trouble("bad_argument", f"interface: {name!r} is none that this host could take down")
+            raise Trouble("bad_argument", f"interface: {name!r} is not an interface that this host can take down")
         return {"interface": name, "routes": routes_over(name), "addresses": addresses_of(name)}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:

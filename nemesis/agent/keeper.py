@@ -176,7 +176,7 @@ class Guard:
         try:
             self.heartbeat.reserve()
             if not fill_reserve(self.state):
-                raise Trouble("failed", f"no fault is injected: there is no room in {self.state} to heal it with")
+                raise Trouble("failed", f"no fault is injected: {self.state} has no free space to heal it")
             self.ensure_keeper()
             self.sentries.ensure()
         except OSError as trouble:

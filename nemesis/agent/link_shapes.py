@@ -124,8 +124,7 @@ def _refuse_nonsense(shape: Shape) -> None:
     if shape.only_delays and not (shape.delay or shape.jitter):
         raise Trouble(
             "bad_argument",
-            "none of delay_s, jitter_s, loss, rate, enter, duplicate, corrupt and reorder is given: the link stays as"
-            " it is",
+            "none of delay_s, jitter_s, loss, rate, enter, duplicate, corrupt and reorder is given; give at least one",
         )
     if shape.reorder and not shape.late:
         raise Trouble("bad_argument", "late_s: must be more than 0 where packets are to be out of order")

@@ -46,7 +46,7 @@ class ResetConnections(CarriedOutByErrand):
             if can_destroy():
                 return None
         except OSError as refused:
-            return f"the kernel tells no list of its sockets: {refused}"
+            return f"the kernel's list of sockets cannot be read: {refused}"
         return "the kernel cannot reset connections (CONFIG_INET_DIAG_DESTROY)"
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:

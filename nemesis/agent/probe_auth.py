@@ -101,7 +101,7 @@ class ProbeKeys:
             with contextlib.suppress(FileNotFoundError, ValueError):
                 return _key_in(path.read_text())
             self._keep(path, os.urandom(32).hex())
-        raise Trouble("failed", f"{path} holds no key")
+        raise Trouble("failed", f"{path} contains no key")
 
     def add(self, secret: object) -> Key:
         """Store a session key. Raises Trouble."""

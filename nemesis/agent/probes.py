@@ -218,7 +218,7 @@ class Prober:
                     return _told(own, asker, nonce)
                 except (OSError, ValueError) as refused:
                     trouble = refused
-        raise Trouble("failed", f"nobody listens for probes on UDP port {self._port} of this host: {trouble}")
+        raise Trouble("failed", f"UDP port {self._port} of this host cannot be opened for probes: {trouble}")
 
     def _own_addresses(self) -> list[str]:
         """The addresses at which to ask this host's keeper, in order."""

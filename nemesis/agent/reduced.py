@@ -32,7 +32,7 @@ OFFERED = (
 )
 """None of these reaches beyond the target process and its data directory."""
 
-NO_NETWORK = "a host of a reduced lab has no network of its own"
+NO_NETWORK = "a host of a reduced lab has no separate network"
 SHARED = "a host of a reduced lab shares processors, disks and files with the machine"
 
 

@@ -114,7 +114,7 @@ class Redirection:
     def _nft(self) -> str:
         program = find_program("nft")
         if program is None:
-            raise Trouble("unsupported", "there is no nft on this host; install nftables")
+            raise Trouble("unsupported", "this host has no `nft` command; install nftables")
         return program
 
 

@@ -254,7 +254,7 @@ def _see_it_through(listener: int, channel: socket.socket, timeout: float) -> st
             proceed(listener, notice.id)
         except OSError:
             return f"kernel {platform.release()} cannot let a call go on; 5.5 or newer can"
-        return None if channel.recv(4) == b"good" else "a call that was let go on did not succeed"
+        return None if channel.recv(4) == b"good" else "a call that was continued did not succeed"
     finally:
         os.close(listener)
 

@@ -29,7 +29,7 @@ def _cut_from(text: str) -> str:
         try:
             parse_selector(text)
         except ValueError as wrong:
-            raise ValueError(f"is neither peers nor everyone, and {wrong}") from None
+            raise ValueError(f"must be `peers`, `everyone` or a selector: {wrong}") from None
     return text
 
 

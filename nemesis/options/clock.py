@@ -23,7 +23,7 @@ def _moment(text: str) -> str:
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("is no time such as 2038-01-19T03:14:07Z") from None
+        raise ValueError("must be an ISO 8601 time such as 2038-01-19T03:14:07Z") from None
     return text
 
 
@@ -38,12 +38,12 @@ def seconds_of(moment: str) -> float:
 
 def _often_enough(seconds: float) -> float:
     if not SHORTEST_PERIOD <= seconds <= LONGEST_PERIOD:
-        raise ValueError(f"must be from {SHORTEST_PERIOD:g} s to {LONGEST_PERIOD:g} s, or it is no strobe")
+        raise ValueError(f"must be from {SHORTEST_PERIOD:g} s to {LONGEST_PERIOD:g} s")
     return seconds
 
 
 class Clock(FaultOptions):
-    """The wall clock jumps by `offset`, or to `time`, and then runs at `rate`; monotonic time is untouched."""
+    """Sets the wall clock forward by `offset`, or to `time`, and runs it at `rate`; monotonic time is unchanged."""
 
     fault: Literal["clock"]
     target: Target
@@ -54,14 +54,14 @@ class Clock(FaultOptions):
     @model_validator(mode="after")
     def _changes_something(self) -> Clock:
         if self.time is not None and "offset" in self.model_fields_set:
-            raise ValueError("`offset` and `time` both say where the clock is set; keep one")
+            raise ValueError("`offset` and `time` both set the clock; give only one")
         if self.time is None and self.offset == 0 and self.rate == 1.0:
-            raise ValueError("an offset of 0 s at rate 1 leaves the clock as it is; give `offset` or `rate`")
+            raise ValueError("an offset of 0 s at rate 1 does not change the clock; give `offset` or `rate`")
         return self
 
 
 class ClockStrobe(FaultOptions):
-    """The wall clock jumps by `offset` and back again, every `every`; monotonic time is untouched."""
+    """Moves the wall clock by `offset` and back, once per `every`; monotonic time is unchanged."""
 
     fault: Literal["clock-strobe"]
     target: Target
@@ -71,12 +71,12 @@ class ClockStrobe(FaultOptions):
     @model_validator(mode="after")
     def _changes_something(self) -> ClockStrobe:
         if abs(self.offset) < 0.01:
-            raise ValueError("an offset of less than 10 ms to and fro cannot be told from none; give a larger `offset`")
+            raise ValueError("`offset` must be at least 10 ms (either sign): a smaller one cannot be detected")
         return self
 
 
 class ClockFreeze(FaultOptions):
-    """The wall clock stands still, at `time` if given; monotonic time goes on."""
+    """Stops the wall clock, at `time` if given; monotonic time continues."""
 
     fault: Literal["clock-freeze"]
     target: Target
@@ -84,7 +84,7 @@ class ClockFreeze(FaultOptions):
 
 
 class ClockMonotonic(FaultOptions):
-    """The monotonic clock jumps ahead by `offset` and then runs at `rate`; the wall clock is untouched.
+    """Moves the monotonic clock ahead by `offset` and runs it at `rate`; the wall clock is unchanged.
 
     It never goes back: at the end it runs at the true rate again and keeps its lead.
     """
@@ -97,5 +97,5 @@ class ClockMonotonic(FaultOptions):
     @model_validator(mode="after")
     def _changes_something(self) -> ClockMonotonic:
         if self.offset == 0 and self.rate == 1.0:
-            raise ValueError("an offset of 0 s at rate 1 leaves the clock as it is; give `offset` or `rate`")
+            raise ValueError("an offset of 0 s at rate 1 does not change the clock; give `offset` or `rate`")
         return self

@@ -35,7 +35,7 @@ class _Damage(FaultOptions):
 
 
 class BitFlip(_Damage):
-    """A stretch of a file of the target's node is wrong: a bit of each byte flipped, or zeros, or noise."""
+    """Damages a byte range in a file of the target's node: flips a bit of each byte, or writes zeros or noise."""
 
     fault: Literal["bit-flip"]
     bytes: Bytes = 1
@@ -44,14 +44,14 @@ class BitFlip(_Damage):
 
 
 class TruncateFile(_Damage):
-    """So many bytes at the end of a file of the target's node are cut off."""
+    """Cuts `bytes` bytes off the end of a file of the target's node."""
 
     fault: Literal["truncate-file"]
     bytes: Bytes = 512
 
 
 class CopyChunk(_Damage):
-    """A stretch of a file of the target's node is copied over another one of the same file."""
+    """Copies a byte range of a file of the target's node over another range of the same file."""
 
     fault: Literal["copy-chunk"]
     bytes: Bytes = 64
@@ -59,14 +59,14 @@ class CopyChunk(_Damage):
 
 
 class LoseFile(_Damage):
-    """A file of the target's node is gone from its directory, or has another name; a node that has it open goes on."""
+    """Deletes or renames a file of the target's node; a node that has the file open keeps using it."""
 
     fault: Literal["lose-file"]
     how: Literal["delete", "rename"] = "delete"
 
 
 class FileCopyRestore(FaultOptions):
-    """The log directory of the target's node is copied; `age` later the node is killed and has that copy again."""
+    """Copies the log directory of the target's node; `age` later, kills the node and restores that copy."""
 
     fault: Literal["file-copy-restore"]
     target: Target

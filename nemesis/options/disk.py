@@ -12,7 +12,7 @@ from squall.nemesis.rates import ByteSize
 
 
 class PowerLoss(FaultOptions):
-    """The process dies and its host loses what was not fsynced: all of it, a part (`torn`), or nothing (`none`)."""
+    """Kills the process and discards data that was not fsynced: all of it, a part (`torn`), or nothing (`none`)."""
 
     fault: Literal["power-loss"]
     target: Target
@@ -20,7 +20,7 @@ class PowerLoss(FaultOptions):
 
 
 class WipeDisk(FaultOptions):
-    """The process is killed, its log directory emptied, and after `for` it starts with nothing."""
+    """Kills the process and empties its log directory; after `for` it starts with an empty disk."""
 
     fault: Literal["wipe-disk"]
     target: Target
@@ -28,7 +28,7 @@ class WipeDisk(FaultOptions):
 
 def _below_the_log_directory(pattern: str) -> str:
     if not pattern or pattern.startswith("/"):
-        raise ValueError("must be like *.log or events-0/*, which is below the log directory")
+        raise ValueError("must be a pattern below the log directory, such as *.log or events-0/*")
     return pattern
 
 
@@ -40,7 +40,7 @@ MOST_LOAD = 1 << 30
 
 
 class DiskError(FaultOptions):
-    """The named disk calls of the target's node fail, each with this probability."""
+    """Fails the disk calls `calls` of the target's node with `errno`, each with `probability`."""
 
     fault: Literal["disk-error"]
     target: Target
@@ -51,7 +51,7 @@ class DiskError(FaultOptions):
 
 
 class DiskSlow(FaultOptions):
-    """Each of the named disk calls of the target's node takes so much longer."""
+    """Delays each of the disk calls `calls` of the target's node by `latency`."""
 
     fault: Literal["disk-slow"]
     target: Target
@@ -61,7 +61,7 @@ class DiskSlow(FaultOptions):
 
 
 class DiskStall(FaultOptions):
-    """The named disk calls of the target's node do not return before the fault ends."""
+    """Blocks the disk calls `calls` of the target's node until the fault ends."""
 
     fault: Literal["disk-stall"]
     target: Target
@@ -70,7 +70,7 @@ class DiskStall(FaultOptions):
 
 
 class DiskFull(FaultOptions):
-    """The disk of the target's node is full but for `leave` bytes."""
+    """Fills the disk of the target's node, except for `leave` bytes."""
 
     fault: Literal["disk-full"]
     target: Target
@@ -78,14 +78,14 @@ class DiskFull(FaultOptions):
 
 
 class ReadOnlyDisk(FaultOptions):
-    """Whatever would change the log directory of the target's node fails with EROFS."""
+    """Fails every call that would change the log directory of the target's node with EROFS."""
 
     fault: Literal["read-only-disk"]
     target: Target
 
 
 class LyingFsync(FaultOptions):
-    """Fsyncs of the target's node answer that all went well and do nothing, which a power loss brings to light."""
+    """Makes fsyncs of the target's node return success without effect; a power loss then loses the data."""
 
     fault: Literal["lying-fsync"]
     target: Target
@@ -100,7 +100,7 @@ def _enough_to_write(size: int) -> int:
 
 
 class DiskLoad(FaultOptions):
-    """Somebody else writes and fsyncs on the disk of the target's node as fast as it goes, a file of `size`."""
+    """Has `writers` writers write and fsync a file of `size` on the disk of the target's node, as fast as they can."""
 
     fault: Literal["disk-load"]
     target: Target

@@ -20,7 +20,7 @@ class _Link(FaultOptions):
 
 
 class SlowLink(_Link):
-    """Messages take longer by `latency`, and up to `jitter` more; `loss` of them only after retransmission.
+    """Delays messages by `latency` plus up to `jitter`; a share `loss` of them arrives only after retransmission.
 
     The jitter's mean is half of it, whatever its `distribution`; that of `normal` and `pareto` may exceed it.
     """
@@ -34,12 +34,12 @@ class SlowLink(_Link):
     @model_validator(mode="after")
     def _changes_something(self) -> SlowLink:
         if self.latency == 0 and self.jitter == 0 and self.loss == 0:
-            raise ValueError("without latency, jitter and loss the link stays as it is; give one of them")
+            raise ValueError("changes nothing: `latency`, `jitter` and `loss` are 0; give at least one")
         return self
 
 
 class Bandwidth(_Link):
-    """No more than `rate` gets through, in each direction by itself; the rest queues up."""
+    """Limits each direction to `rate` separately; excess traffic is queued."""
 
     fault: Literal["bandwidth"]
     rate: ByteRate = 65_536
@@ -55,7 +55,7 @@ class Burst(Options):
 
 
 class BadLink(_Link):
-    """Shares of the packets come twice (`duplicate`), damaged (`corrupt`), out of order, or are lost in a `burst`.
+    """Duplicates (`duplicate`), damages (`corrupt`), reorders (`reorder`) or loses (`burst`) a share of the packets.
 
     A share `reorder` of them is held back by `late`, so that others overtake them.
     """
@@ -70,5 +70,5 @@ class BadLink(_Link):
     @model_validator(mode="after")
     def _spoils_something(self) -> BadLink:
         if not (self.duplicate or self.corrupt or self.reorder or self.burst):
-            raise ValueError("without duplicate, corrupt, reorder and burst the link stays as it is; give one of them")
+            raise ValueError("changes nothing; give at least one of `duplicate`, `corrupt`, `reorder` and `burst`")
         return self

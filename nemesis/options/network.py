@@ -23,7 +23,7 @@ class Isolate(FaultOptions):
 
 
 class Halves(FaultOptions):
-    """Splits a group in two that do not hear each other: `target` against the rest, or halves by lot."""
+    """Splits a group into two that cannot reach each other: `target` and the rest, or two random halves."""
 
     fault: Literal["halves"]
     target: Target | None = None
@@ -31,14 +31,14 @@ class Halves(FaultOptions):
 
 
 class Thirds(FaultOptions):
-    """Splits a group in three, by lot, that do not hear each other; none of them has a majority."""
+    """Splits a group at random into three that cannot reach each other; none of them has a majority."""
 
     fault: Literal["thirds"]
     among: Group = "nodes"
 
 
 class OneWay(FaultOptions):
-    """One direction only: the target is deaf to its peers (`deaf`), or they to it (`mute`); to `to` only, if given."""
+    """Drops packets in one direction: to the target (`deaf`) or from it (`mute`); `to` limits this to these hosts."""
 
     fault: Literal["one-way"]
     target: Target
@@ -47,22 +47,22 @@ class OneWay(FaultOptions):
 
 
 class MajoritiesRing(FaultOptions):
-    """Every node hears a majority, and no two the same majority."""
+    """Lets each node receive from a majority of the group, a different majority for each node."""
 
     fault: Literal["majorities-ring"]
     among: Group = "nodes"
 
 
 class Bridge(FaultOptions):
-    """Two halves that hear each other only through one node in the middle."""
+    """Splits a group into two halves that can reach each other only through one node in the middle."""
 
     fault: Literal["bridge"]
     among: Group = "nodes"
 
 
 class CutPort(FaultOptions):
-    """Cuts one kind of connections of the target, and nothing else: with `controllers`' listeners, the `replication`
-    between brokers, or those of `clients`.
+    """Cuts one kind of connections of the target: to `controllers`' listeners, `replication` between brokers, or those
+    of `clients`.
 
     `deaf`: what comes in is lost; `mute`: what goes out.
     """
@@ -74,7 +74,7 @@ class CutPort(FaultOptions):
 
 
 class Reset(FaultOptions):
-    """Resets all connections at the target's and its peers' ports each `every` seconds; to `to` only, if given."""
+    """Resets the target's connections at the nodes' ports once per `every`; with `to`, only those with these hosts."""
 
     fault: Literal["reset"]
     target: Target
@@ -83,7 +83,7 @@ class Reset(FaultOptions):
 
 
 class ConnectionStorm(FaultOptions):
-    """So many more `connections` to the target's port, held open; from `from`, or from another node by lot."""
+    """Opens `connections` more connections to the target's port, from `from` or a random other node, and holds them."""
 
     fault: Literal["connection-storm"]
     target: Target
@@ -92,7 +92,7 @@ class ConnectionStorm(FaultOptions):
 
 
 class Flood(FaultOptions):
-    """Datagrams that nobody wants come in at the target, `rate` of them; from one of `from`, or another node by lot."""
+    """Sends unwanted datagrams to the target at `rate`, from one of `from` or from a random other node."""
 
     fault: Literal["flood"]
     target: Target
@@ -101,7 +101,7 @@ class Flood(FaultOptions):
 
 
 class InterfaceDown(FaultOptions):
-    """The network interface of the target is down, the one by which its peers know it unless `interface` names another.
+    """Takes the target's network interface down: `interface`, or by default the one that its peers connect to.
 
     The control connection is cut with it; the host brings the interface up again.
     """

@@ -11,7 +11,7 @@ from squall.nemesis.options.base import FaultOptions, Target, TopicPartitionTarg
 
 
 class Reassign(FaultOptions):
-    """Begins to move a topic-partition: `to` these brokers, or to as many by lot as it has, or as `replicas` says.
+    """Starts to move a topic-partition to the brokers `to`, or to random ones: as many as it has now, or `replicas`.
 
     With `cancel` it is cancelled when the window ends, if it is still under way then.
     """
@@ -25,18 +25,18 @@ class Reassign(FaultOptions):
     @model_validator(mode="after")
     def _one_of_them(self) -> Reassign:
         if self.hosts is not None and self.replicas is not None:
-            raise ValueError("give either `to`, which names the brokers, or `replicas`, how many")
+            raise ValueError("give either `to` (which brokers) or `replicas` (how many), not both")
         return self
 
 
 class ElectLeaders(FaultOptions):
-    """The preferred replica of every topic-partition under test is asked to lead."""
+    """Requests a preferred leader election for every topic-partition under test."""
 
     fault: Literal["elect-leaders"]
 
 
 class AlterConfig(FaultOptions):
-    """A topic has another setting while the window lasts, and `afterwards` (nothing: the default) once it is over."""
+    """Sets a topic's config `name` to `value` during the window, then to `afterwards` (not given: the default)."""
 
     fault: Literal["alter-config"]
     topic: str
@@ -46,14 +46,14 @@ class AlterConfig(FaultOptions):
 
 
 class RemoveVoter(FaultOptions):
-    """A controller is taken out of the quorum's voters (KIP-853), and let in again when the window is over."""
+    """Removes a controller from the quorum's voters (KIP-853) and adds it again when the window ends."""
 
     fault: Literal["remove-voter"]
     target: Target
 
 
 class AdminMix(FaultOptions):
-    """Topics of its own are made, enlarged, set and deleted by lot, a step `every` so long, `topics` at the most."""
+    """Creates, enlarges, reconfigures and deletes at most `topics` topics of its own, one random step per `every`."""
 
     fault: Literal["admin-mix"]
     every: Duration = 0.2
@@ -61,7 +61,7 @@ class AdminMix(FaultOptions):
 
 
 class MoveController(FaultOptions):
-    """The active controller stops cleanly, so that another becomes active; after `for` it is started again."""
+    """Stops the active controller cleanly, so that another becomes active; starts it again after `for`."""
 
     fault: Literal["move-controller"]
     patience: Duration = 10.0

@@ -12,21 +12,21 @@ from squall.nemesis.rates import ByteSize
 
 
 class Kill(FaultOptions):
-    """SIGKILL; the process stays down for `for` and is then started again."""
+    """Kills the process with SIGKILL; starts it again after `for`."""
 
     fault: Literal["kill"]
     target: Target
 
 
 class Pause(FaultOptions):
-    """SIGSTOP, and SIGCONT after `for`: the process sleeps through its own timeouts."""
+    """Pauses the process with SIGSTOP; resumes it with SIGCONT after `for`, when its timeouts may have expired."""
 
     fault: Literal["pause"]
     target: Target
 
 
 class Restart(FaultOptions):
-    """SIGTERM; the process stops cleanly, stays down for `for` and is then started again.
+    """Stops the process cleanly with SIGTERM; starts it again after `for`.
 
     `patience` is how long it may take to stop (a broker first hands its leaderships over); then it is killed.
     """
@@ -37,7 +37,7 @@ class Restart(FaultOptions):
 
 
 class LeaderKillLagging(FaultOptions):
-    """Pauses the followers of a topic-partition for `lag`, kills its leader meanwhile, and keeps it down for `for`."""
+    """Pauses a topic-partition's followers for `lag`, kills its leader meanwhile, and starts it again after `for`."""
 
     fault: Literal["leader-kill-lagging"]
     target: TopicPartitionTarget
@@ -45,7 +45,7 @@ class LeaderKillLagging(FaultOptions):
 
 
 class Bounce(FaultOptions):
-    """SIGKILL and a new start, again and again: one kill `every` so long, each time `down` for a moment."""
+    """Kills the process with SIGKILL once per `every` and starts it again `down` later."""
 
     fault: Literal["bounce"]
     target: Target
@@ -60,7 +60,7 @@ class Bounce(FaultOptions):
 
 
 class RollingRestart(FaultOptions):
-    """One target after the other is stopped cleanly and started again; the next follows once it accepts connections.
+    """Restarts the targets cleanly one by one; the next follows once the previous one accepts connections.
 
     `patience` is how long each may take to stop, `between` the pause after each. `for` must be long enough for all.
     """
@@ -72,7 +72,7 @@ class RollingRestart(FaultOptions):
 
 
 class HostDown(FaultOptions):
-    """As if the host lost its power: it falls silent to everyone, clients too, and its process dies; then it boots.
+    """Acts as if the host lost power: cuts it from all hosts and clients, kills its process; later starts it again.
 
     Its disk keeps its content, as after a crash of the process alone; for data that was not fsynced see `power-loss`.
     """
@@ -82,7 +82,7 @@ class HostDown(FaultOptions):
 
 
 class KillAtCall(FaultOptions):
-    """SIGKILL exactly `before` or `after` the `nth` disk call of one kind on a file whose name fits `path`.
+    """Kills the process `before` or `after` its `nth` disk call of one kind on a file that matches `path`.
 
     It waits until that call is made; then the process stays down until `for` is over. `path` is a pattern in which *
     matches anything: `*.log`, `events-0/*`.
@@ -97,7 +97,7 @@ class KillAtCall(FaultOptions):
 
 
 class CpuThrottle(FaultOptions):
-    """The process gets no more than `share` of one processor."""
+    """Limits the process to `share` of one processor."""
 
     fault: Literal["cpu-throttle"]
     target: Target
@@ -105,7 +105,7 @@ class CpuThrottle(FaultOptions):
 
 
 class CpuStress(FaultOptions):
-    """So many busy processes beside the node; one for each processor of the host, unless given."""
+    """Runs `processes` busy processes on the node's host; by default one for each processor."""
 
     fault: Literal["cpu-stress"]
     target: Target
@@ -113,7 +113,7 @@ class CpuStress(FaultOptions):
 
 
 class MemoryStress(FaultOptions):
-    """A process beside the node that holds `size` bytes of memory."""
+    """Runs a process on the node's host that holds `size` bytes of memory."""
 
     fault: Literal["memory-stress"]
     target: Target
@@ -121,7 +121,7 @@ class MemoryStress(FaultOptions):
 
 
 class ProcessLimit(FaultOptions):
-    """The process may have little more than it has: so many bytes of address space (`memory`), so many `descriptors`.
+    """Limits the process to what it uses plus `memory` bytes of address space and `descriptors` file descriptors.
 
     Both are headroom above what it uses when the fault begins. A process that ends for lack of either is restarted when
     the fault is over.
@@ -135,12 +135,12 @@ class ProcessLimit(FaultOptions):
     @model_validator(mode="after")
     def _limits_something(self) -> ProcessLimit:
         if self.memory is None and self.descriptors is None:
-            raise ValueError("limits nothing; give `memory` (bytes of headroom) or `descriptors`, or both")
+            raise ValueError("has no limit; give `memory` (bytes of headroom) or `descriptors`, or both")
         return self
 
 
 class Command(FaultOptions):
-    """A fault of one's own: the command `inject` brings it about, `heal` ends it, `check` succeeds while it holds.
+    """Runs a fault of yours: the command `inject` injects it, `heal` heals it, `check` succeeds while it is active.
 
     A shell on the target's host runs all three. The host also runs `heal` when the time to live is over, and retries it
     until it succeeds. No command may take longer than `timeout`.
@@ -161,7 +161,7 @@ seconds.
 
 
 class PauseClients(FaultOptions):
-    """SIGSTOP of the load workers on client hosts, of all or of one by lot, and SIGCONT after `for` (at most 15 s)."""
+    """Pauses all load workers on client hosts, or a random one, with SIGSTOP; SIGCONT after `for` (at most 15 s)."""
 
     fault: Literal["pause-clients"]
     which: Literal["all", "one"] = "all"
@@ -171,5 +171,5 @@ class PauseClients(FaultOptions):
         length = self.length()
         longest = length.longest if isinstance(length, DurationRange) else length
         if longest > LONGEST_SLEEP:
-            raise ValueError(f"load workers may sleep {LONGEST_SLEEP:g} s at most, and `for` is {longest:g} s")
+            raise ValueError(f"`for` is {longest:g} s; load workers may be paused for at most {LONGEST_SLEEP:g} s")
         return self

@@ -20,13 +20,13 @@ class _Rpc(FaultOptions):
 
 
 class RpcHold(_Rpc):
-    """Such messages, and what comes after them on the same connection, are held back until the fault ends."""
+    """Holds back messages of `api`, and all later ones on the same connection, until the fault ends."""
 
     fault: Literal["rpc-hold"]
 
 
 class RpcCut(_Rpc):
-    """Each time so many such `messages` have arrived, their connection is cut; 0: it is cut in place of every one."""
+    """Cuts the connection after every `messages` messages of `api`; 0 cuts it instead of delivering each one."""
 
     fault: Literal["rpc-cut"]
     messages: int = Field(default=1, ge=0)
@@ -40,7 +40,7 @@ class _Stream(FaultOptions):
 
 
 class Slice(_Stream):
-    """What goes over such connections, either way, arrives in pieces of `size` bytes with a `gap` between them."""
+    """Delivers the bytes of connections to the target, both ways, in pieces of `size` bytes, `gap` apart."""
 
     fault: Literal["slice"]
     size: int = Field(default=64, ge=1)
@@ -48,21 +48,21 @@ class Slice(_Stream):
 
 
 class BlackHole(_Stream):
-    """Such connections swallow what is sent, either way, and are closed `delay` after the first byte."""
+    """Discards the bytes of connections to the target, both ways, and closes them `delay` after the first byte."""
 
     fault: Literal["black-hole"]
     delay: Seconds = Field(default=1.0, ge=0)
 
 
 class CutAfter(_Stream):
-    """Such connections are closed once `limit` bytes have gone over them, both ways together."""
+    """Closes connections to the target after `limit` bytes, both ways together."""
 
     fault: Literal["cut-after"]
     limit: int = Field(default=10_000, ge=1, le=1_000_000)
 
 
 class SlowClose(_Stream):
-    """Where one end closes such a connection, the other learns of it `delay` later."""
+    """Forwards the close of a connection to the target to its other end only after `delay`."""
 
     fault: Literal["slow-close"]
     delay: Seconds = Field(default=1.0, gt=0)

@@ -258,7 +258,7 @@ class Lifecycle:
         node = self._config.node_id
         self._trace.event("broker_fenced" if fenced else "broker_unfenced", broker=node, epoch=self.epoch)
         if fenced:
-            self._notify(f"broker {node} is fenced: the controller did not hear from it in time")
+            self._notify(f"broker {node} is fenced: the controller received no heartbeat in time")
         elif self.state is BrokerState.FENCED:
             self.state = BrokerState.RUNNING
             self._notify(f"broker {node} is ready: unfenced with broker epoch {self.epoch}")

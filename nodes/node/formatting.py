@@ -42,7 +42,7 @@ def initial_controllers(text: str) -> InitialVoters:
     """Parse `id@host:port:directory-id,…`, as Kafka writes it. Raises ValueError."""
     found = [_initial_controller(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
-        raise ValueError("it names nobody; give at least one id@host:port:directory-id")
+        raise ValueError("no voter is named; give at least one id@host:port:directory-id")
     for number, one in enumerate(found):
         for other in found[:number]:
             if one.id == other.id or one.directory_id == other.directory_id:
@@ -59,7 +59,7 @@ def _initial_controller(part: str) -> Voter:
     try:
         return Voter(int(number), host.strip("[]"), int(port), parse_id(directory))
     except ValueError:
-        raise ValueError(f"{part!r}: {directory!r} is no directory id; those are 22 characters of base64") from None
+        raise ValueError(f"{part!r}: {directory!r} is not a directory id (22 characters of base64)") from None
 
 
 def format_directory(config: NodeConfig, initial: InitialVoters, *, disk: Disk, rng: Rng, now_ms: int) -> bytes:

@@ -68,12 +68,14 @@ RAFT_EPOCH = _kafka(f"{_RAFT}current-epoch", GAUGE, "the quorum's epoch")
 RAFT_HIGH_WATERMARK = _kafka(f"{_RAFT}high-watermark", GAUGE, "all below this offset is committed; -1 if unknown")
 RAFT_END_OFFSET = _kafka(f"{_RAFT}log-end-offset", GAUGE, "the next offset of the metadata log")
 RAFT_END_EPOCH = _kafka(f"{_RAFT}log-end-epoch", GAUGE, "the epoch of the metadata log's last record")
-RAFT_VOTERS = _kafka(f"{_RAFT}number-of-voters", GAUGE, "how many vote, by the log as it is here")
-RAFT_OBSERVERS = _kafka(f"{_RAFT}number-of-observers", GAUGE, "observers that fetch from here; told by the leader only")
+RAFT_VOTERS = _kafka(f"{_RAFT}number-of-voters", GAUGE, "number of voters, according to this node's log")
+RAFT_OBSERVERS = _kafka(
+    f"{_RAFT}number-of-observers", GAUGE, "observers that fetch from here; reported by the leader only"
+)
 RAFT_VOTER_CHANGE = _kafka(
     f"{_RAFT}uncommitted-voter-change",
     GAUGE,
-    "1 while a change of the voters is not committed, else 0; told by the leader only",
+    "1 while a change of the voters is not committed, else 0; reported by the leader only",
 )
 RAFT_APPENDED = _kafka(f"{_RAFT}append-records-rate", COUNTER, "records written to the metadata log as its leader")
 RAFT_FETCHED = _kafka(f"{_RAFT}fetch-records-rate", COUNTER, "records of the metadata log fetched from a leader")
@@ -267,13 +269,13 @@ LONGEST_SILENCE = Metric(
 CONTROLLER_REQUEST_TIME = Metric(
     "squall_controller_request_time_ms",
     SUMMARY,
-    "ms from a broker's asking the active controller to its hearing the answer",
+    "ms from a broker's request to the active controller to its receipt of the response",
     None,
 )
 ITERATION_TIME = Metric(
     "squall_iteration_time_ms",
     SUMMARY,
-    "ms of one round of the node's thread; whatever comes in waits for so long",
+    "ms of one round of the node's thread; incoming requests wait this long",
     None,
 )
 PROCESS_CPU = Metric(

@@ -140,7 +140,7 @@ class SnapshotDownload:
             part.finish()
         except CorruptFile as trouble:
             core.log.snapshots.notices.append(
-                f"node {core.config.node_id}: what leader {role.leader_id} sent is no snapshot: {trouble}"
+                f"node {core.config.node_id}: invalid snapshot from leader {role.leader_id}: {trouble}"
             )
             core.retry_later(now, role.fetch)
             return

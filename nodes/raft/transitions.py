@@ -228,8 +228,8 @@ class Quorum:
             self._require(known in (None, leader_id), f"epoch {epoch} has two leaders, {known} and {leader_id}")
             if isinstance(self.role, Follower):
                 return
-            self._require(not isinstance(self.role, Leader), f"told to follow itself in epoch {epoch}")
-        self._require(leader_id != self.local.id, f"told to be leader of epoch {epoch}, never elected in it")
+            self._require(not isinstance(self.role, Leader), f"asked to follow itself in epoch {epoch}")
+        self._require(leader_id != self.local.id, f"asked to lead epoch {epoch} without having been elected in it")
         voted = self.role.voted if epoch == self.epoch else None
         self._enter(self._follower(now, epoch, leader_id, voted))
 

@@ -105,7 +105,7 @@ class VoterChanges:
 
         refusal = self._refusal(body.cluster_id)
         if refusal is None and not self._voters.has(ReplicaKey(body.voter_id, body.voter_directory_id)):
-            refusal = ErrorCode.VOTER_NOT_FOUND, f"{body.voter_id} with that directory is no voter"
+            refusal = ErrorCode.VOTER_NOT_FOUND, f"{body.voter_id} with that directory is not a voter"
         if refusal is None and len(self._voters.voters) == 1:
             refusal = ErrorCode.INVALID_REQUEST, "the last voter cannot be removed; add another first"
         if refusal is not None:

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     directory, out = Path(options.directory), Path(options.out)
     if not directory.is_dir():
-        print(f"squall-digest: {directory}: is no directory; name the node's log.dirs", file=sys.stderr)
+        print(f"squall-digest: {directory}: is not a directory; name the node's log.dirs", file=sys.stderr)
         return EXIT_USAGE
     draft = out.with_name(out.name + ".new")
     with gzip.open(draft, "wt", compresslevel=1, encoding="utf-8") as file:
@@ -194,7 +194,7 @@ def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
             rest = bytes(view[taken:])
             position += taken
         if rest:
-            raise ProtocolError(f"the last {len(rest)} bytes, from {position} on, are no whole batch")
+            raise ProtocolError(f"the last {len(rest)} bytes, from {position} on, are an incomplete batch")
 
 
 # -- metadata --------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return EXIT_CRASH
     except BaseException:
-        say(f"node {config.node_id} dies of a fault of its own:\n{traceback.format_exc()}")
+        say(f"node {config.node_id} stops because of an internal error:\n{traceback.format_exc()}")
         return EXIT_CRASH
     finally:
         if isinstance(trace, FileTrace):

@@ -73,7 +73,7 @@ class MetricsEndpoint:
         try:
             text = await asyncio.shield(self._under_way)
         except Exception as error:  # a failed scrape is reported, but must not stop the node from serving clients
-            say(f"metrics cannot be told: {error!r}")
+            say(f"metrics failed: {error!r}")
             return _http("500 Internal Server Error", "text/plain; charset=utf-8", f"{error!r}\n")
         return _http("200 OK", CONTENT_TYPE, text)
 

@@ -159,7 +159,7 @@ class _Found:
     noted: Mapping[str, int] = field(default_factory=dict)
 
 
-_OUT_OF_TIME: Final = _Found(0, (), {}, (), ("the time was up before it was looked at",))
+_OUT_OF_TIME: Final = _Found(0, (), {}, (), ("the time limit expired before it was checked",))
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
 def _list_append(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     model = str(workload.get("model", STRICTEST))
     if model not in MODELS:
-        return _Found(0, (), {}, (), (f"the workload's model {model!r} is none of {', '.join(MODELS)}",))
+        return _Found(0, (), {}, (), (f"the workload's model {model!r} is not one of {', '.join(MODELS)}",))
     result = check_list_append(table, seconds=seconds)
     forbidden = MODELS[model]
     return _Found(
@@ -300,6 +300,6 @@ FURTHER_CHECKS: Final[Mapping[str, FurtherCheck]] = {
     LIST_APPEND: FurtherCheck("transactions in an order that explains their reads", _list_append),
     TRANSACTIONAL_LOG: FurtherCheck("transactions whole and never read before they are committed", _transactional_log),
     GROUPS: FurtherCheck("groups share nothing and lose no position", _groups),
-    REPLICAS: FurtherCheck("in-sync replicas alike and whole", _replicas),
+    REPLICAS: FurtherCheck("in-sync replicas equal and complete", _replicas),
     CONTROL_PLANE: FurtherCheck("one leader an epoch, committed metadata kept", _control_plane),
 }

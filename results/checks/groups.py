@@ -149,9 +149,9 @@ def _refuse_silent(operations: GroupOperations) -> None:
     delivers = np.isin(np.arange(len(operations.f)), operations.poll)
     placed = (told & acknowledged) | (commit & perhaps) | (poll & perhaps & (delivers | ~acknowledged))
     _refuse(operations, acknowledged & (operations.completed == NEVER), "has no end")
-    _refuse(operations, told & acknowledged & (operations.position == NONE), "does not tell the position")
-    _refuse(operations, commit & perhaps & (operations.position < 0), "does not tell the position")
-    _refuse(operations, placed & (operations.partition < 0), "names no topic-partition")
+    _refuse(operations, told & acknowledged & (operations.position == NONE), "has no position")
+    _refuse(operations, commit & perhaps & (operations.position < 0), "has no position")
+    _refuse(operations, placed & (operations.partition < 0), "has no topic-partition")
 
 
 def _refuse(operations: GroupOperations, wrong: Flags, problem: str) -> None:
@@ -248,7 +248,7 @@ def _unchecked_owners(operations: GroupOperations) -> tuple[str, ...]:
     """The groups with joins of which no generation is known."""
     joined = operations.group[operations.of_kind(JOIN, OK)]
     silent = np.setdiff1d(joined, operations.group[_telling_joins(operations)])
-    reason = "no acknowledged join tells its generation, so that owners and generations were not checked"
+    reason = "no acknowledged join has a generation, so owners and generations were not checked"
     more = len(silent) - WITNESSES
     rest = (f"and {several(more, 'group')} more",) if more > 0 else ()
     return (*(f"group {group}: {reason}" for group in silent[:WITNESSES].tolist()), *rest)

@@ -150,7 +150,7 @@ def disagreement(slices: Sequence[Slice]) -> str | None:
     if (took != there).any():
         return "slices did not take in all that there is"
     if any(one.unseen for one in slices[:-1]):
-        return "records that nobody read lie between others"
+        return "records that were not read lie between others"
     return (
         _values_disagree(slices) or _sessions_disagree(slices) or _times_disagree(slices) or _sequences_disagree(slices)
     )
@@ -362,12 +362,12 @@ def _sessions_disagree(slices: Sequence[Slice]) -> str | None:
         return "a session goes to and fro between slices"
     adjacent = there[:, 1] == here[:, 4] + 1
     if slices[-1].unseen:
-        return None if adjacent.all() else "a session passes over what nobody read"
+        return None if adjacent.all() else "a session skips records that were not read"
     lowest, highest = (np.array([one.read[side] for one in slices]) for side in (0, 1))
     nobody = np.concatenate((np.zeros(1, np.int64), np.cumsum(highest != NONE)))
     complete = (here[:, 4] == highest[leaves]) & (there[:, 1] == lowest[enters])
     complete &= nobody[enters] == nobody[leaves + 1]
-    return None if (adjacent | complete).all() else "a session passes over what somebody read"
+    return None if (adjacent | complete).all() else "a session skips records that were read"
 
 
 def _times_disagree(slices: Sequence[Slice]) -> str | None:

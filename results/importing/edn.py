@@ -146,7 +146,7 @@ class _Reader:
         self.at += 1
         match = _ATOM.match(self.text, self.at)
         if match is None:
-            raise self.trouble(f"{self.text[self.at - 1 : self.at + 10]!r} is no form")
+            raise self.trouble(f"{self.text[self.at - 1 : self.at + 10]!r} is not a form")
         self.at = match.end()
         self.skip()
         return self.form(depth + 1)
@@ -159,7 +159,7 @@ class _Reader:
         try:
             return str(json.loads(match[0], strict=False))
         except ValueError:
-            raise self.trouble(f"{match[0][:40]} is no string") from None
+            raise self.trouble(f"{match[0][:40]} is not a string") from None
 
     def _character(self) -> str:
         match = _ATOM.match(self.text, self.at + 2)

@@ -161,7 +161,7 @@ def _done(history: ForeignHistory, names: _Names) -> Iterator[Did]:
             continue
         if one.f not in ON_LOGS:
             known = ", ".join((*ON_LOGS, *NO_OPERATIONS))
-            raise history.trouble(one.line, f":f {one.f!r} is no function of a log", f"there are {known}")
+            raise history.trouble(one.line, f":f {one.f!r} is not a function of a log", f"there are {known}")
         micros = tuple(_micros(history, one, names))
         rebalanced = bool(one.more.get("rebalance-log"))
         stated = process in sessions and not subscribed[process] and not rebalanced
@@ -178,7 +178,7 @@ def _micros(history: ForeignHistory, one: Operation, names: _Names) -> Iterator[
     answered = isinstance(one.answer, tuple) and all(isinstance(each, tuple) for each in one.answer)
     source, line = (one.answer, one.end_line) if answered else (one.value, one.line)
     if not isinstance(source, tuple) or not all(isinstance(each, tuple) and each for each in source):
-        problem = f"the value {shown(source)} is no list of micro-operations"
+        problem = f"the value {shown(source)} is not a list of micro-operations"
         raise history.trouble(line, problem, "such as [[:send 5 [0 1]] [:poll {6 [[0 7]]}]]")
     for each in source:
         name = str(each[0]).removeprefix(":")
@@ -189,7 +189,7 @@ def _micros(history: ForeignHistory, one: Operation, names: _Names) -> Iterator[
         elif name == "poll" and len(each) <= 2:
             yield _poll(history, line, each[1] if len(each) == 2 else None, names)
         else:
-            problem = f"{shown(each)} is no micro-operation of a log"
+            problem = f"{shown(each)} is not a micro-operation of a log"
             raise history.trouble(line, problem, "there are [:send k v], [:send k [offset v]], [:poll] and [:poll {…}]")
 
 

@@ -44,7 +44,7 @@ def map_lists(history: ForeignHistory) -> Mapped:
         source = one.answer if one.type == "ok" else one.value
         line = one.end_line if one.type == "ok" else one.line
         if not isinstance(source, tuple):
-            problem = f"the value {shown(source)} is no list of micro-operations"
+            problem = f"the value {shown(source)} is not a list of micro-operations"
             raise history.trouble(line, problem, "such as [[:append 5 1] [:r 6 [1 2]]]")
         rows.append((one, [_micro(history, line, each, one.type == "ok", keys, elements) for each in source]))
     return _mapped(rows, keys, elements, "a list per key")
@@ -61,7 +61,7 @@ def _micro(
             "list-append histories are; Elle itself judges rw-register",
         )
     if name not in ("append", "r") or len(each) != 3:
-        problem = f"{shown(each)} is no micro-operation of list-append"
+        problem = f"{shown(each)} is not a micro-operation of list-append"
         raise history.trouble(line, problem, "there are [:append k v] and [:r k list]")
     key = keys.of(each[1])
     if name == "append":
@@ -72,7 +72,7 @@ def _micro(
         return READ, key, 0, None
     found = () if each[2] is None else each[2]
     if not isinstance(found, tuple):
-        problem = f"{shown(each)} reads {shown(found)}, which is no list"
+        problem = f"{shown(each)} reads {shown(found)}, which is not a list"
         raise history.trouble(line, problem, "transactions of registers (rw-register) are not judged; Elle judges them")
     return READ, key, 0, tuple(elements.of(one) for one in found)
 

@@ -92,7 +92,7 @@ def read_history(path: Path) -> ForeignHistory:
         raise ForeignTrouble(path, None, f"cannot be read: {trouble.strerror}") from None
     except UnicodeDecodeError as trouble:
         line = path.read_bytes()[: trouble.start].count(b"\n") + 1
-        raise ForeignTrouble(path, line, "is no text in UTF-8", "a history is EDN, JSON or log lines") from None
+        raise ForeignTrouble(path, line, "is not a text in UTF-8", "a history is EDN, JSON or log lines") from None
     notation = notation_of(text)
     read = {"EDN": _edn_events, "JSON": _json_events, "log lines": _log_events}[notation]
     return joined(path, list(read(text, path)), notation)
@@ -112,7 +112,7 @@ def notation_of(text: str) -> str:
 def _edn_events(text: str, file: Path) -> Iterator[Event]:
     for line, form in forms(text, file):
         if not isinstance(form, dict):
-            problem = f"{shown(form)[:80]} is no operation"
+            problem = f"{shown(form)[:80]} is not an operation"
             raise ForeignTrouble(file, line, problem, "each is a map, such as {:process 0, :type :invoke, …}")
         yield _event(file, line, form)
 
@@ -134,7 +134,7 @@ def _json_events(text: str, file: Path) -> Iterator[Event]:
             where = getattr(trouble, "lineno", line)
             raise ForeignTrouble(file, where, f"is not JSON: {getattr(trouble, 'msg', 'nested too deeply')}") from None
         if not isinstance(form, dict):
-            problem = f"{json.dumps(form)[:80]} is no operation"
+            problem = f"{json.dumps(form)[:80]} is not an operation"
             raise ForeignTrouble(file, line, problem, 'each is an object, such as {"process": 0, "type": "invoke", …}')
         at = at_end
         yield _event(file, line, {name: _frozen(value) for name, value in form.items()})
@@ -156,7 +156,7 @@ def _log_events(text: str, file: Path) -> Iterator[Event]:
             raise ForeignTrouble(
                 file,
                 line,
-                f"{row[:80]!r} is no operation",
+                f"{row[:80]!r} is not an operation",
                 "a line is PROCESS :TYPE :F VALUE, such as 0 :invoke :read nil",
             )
         process, kind, f, rest = match.groups()
@@ -173,7 +173,7 @@ def _one(text: str, file: Path, line: int) -> Any:
     try:
         return next(form for _, form in forms(f"[{text}]", file))
     except ForeignTrouble:
-        raise ForeignTrouble(file, line, f"{text[:80]!r} is no value", "values are written as in EDN") from None
+        raise ForeignTrouble(file, line, f"{text[:80]!r} is not a value", "values are written as in EDN") from None
 
 
 def _process_of(word: str) -> Any:
@@ -188,10 +188,10 @@ def _event(file: Path, line: int, form: Mapping[Any, Any]) -> Event:
             raise ForeignTrouble(file, line, f"has no :{name}", f"an operation states :{name}")
     kind = str(named.pop("type")).removeprefix(":")
     if kind not in TYPES:
-        raise ForeignTrouble(file, line, f":type {kind!r} is none of {', '.join(TYPES)}")
+        raise ForeignTrouble(file, line, f":type {kind!r} is not one of {', '.join(TYPES)}")
     time = named.pop("time", None)
     if time is not None and (isinstance(time, bool) or not isinstance(time, int) or abs(time) > 1 << 62):
-        raise ForeignTrouble(file, line, f":time {shown(time)} is no whole number of nanoseconds")
+        raise ForeignTrouble(file, line, f":time {shown(time)} is not a whole number of nanoseconds")
     f = named.pop("f", None)
     return Event(
         line=line,
@@ -210,7 +210,7 @@ def _event(file: Path, line: int, form: Mapping[Any, Any]) -> Event:
 def joined(file: Path, events: Sequence[Event], notation: str) -> ForeignHistory:
     """Join invocations and completions. Raises ForeignTrouble."""
     if not events:
-        raise ForeignTrouble(file, None, "holds no operation: nothing can be judged")
+        raise ForeignTrouble(file, None, "has no operations: nothing can be checked")
     timed = all(one.time is not None for one in events)
     numbers = _Processes(events)
     open_ones: dict[str, tuple[Event, int, int]] = {}

@@ -46,7 +46,7 @@ def map_registers(history: ForeignHistory, *, refusals: bool, initial: Any = Non
     for one in history.operations:
         if one.f not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
-            raise history.trouble(one.line, f":f {one.f!r} is no function of a register", f"there are {known}")
+            raise history.trouble(one.line, f":f {one.f!r} is not a function of a register", f"there are {known}")
         key, value = _split(history, one.line, one.value) if paired else (None, one.value)
         register = SINGLE if key is None else shown(key)
         registers[register] = None
@@ -121,7 +121,7 @@ def _is_pair(one: Operation) -> bool:
 
 def _split(history: ForeignHistory, line: int | None, value: Any) -> tuple[Any, Any]:
     if not isinstance(value, tuple) or len(value) != 2:
-        raise history.trouble(line, f"the value {shown(value)} is no [key value]", "the other operations have pairs")
+        raise history.trouble(line, f"the value {shown(value)} is not a [key value]", "the other operations have pairs")
     return value[0], value[1]
 
 

@@ -58,7 +58,7 @@ def mapped_history(tool: str, history: ForeignHistory, *, initial: Any = None) -
         "elle": "list-append: [[:append k v] [:r k list]]",
         "porcupine": "registers (read, write, cas), and keys (get with put, or get with append)",
     }[tool]
-    what = "holds no operation of a client" if first is None else f"operations such as :f {first.f!r} are not mapped"
+    what = "has no client operations" if first is None else f"operations such as :f {first.f!r} are not mapped"
     raise history.trouble(first.line if first else None, what, f"of {tool} are judged: {known}")
 
 

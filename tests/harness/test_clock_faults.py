@@ -40,7 +40,7 @@ def test_clocks_that_strobe_stand_still_and_hurry_are_seen_to_do_so_and_to_stop(
     windows = {window.fault: window for window in read_faults(Path(squall.directory / "runs" / "latest"))}
     assert all(_took_and_ended(window) for window in windows.values()), windows
     assert "jumps by 3600.0 s" in windows["clock-strobe"].during
-    assert windows["clock-freeze"].during.startswith("stands still for 0.3")
+    assert windows["clock-freeze"].during.startswith("stopped for 0.3")
     assert windows["clock-monotonic"].during.startswith("monotonic clock at rate 1.5")
 
 

@@ -49,7 +49,7 @@ PROOFS = {
     "disk-stall": r"[1-9]\d* calls do not return",
     "truncate-file": r"events-0/\d+\.log cut at byte \d+, the node down",
     "file-copy-restore": r"1 s back: [1-9]\d* bytes written since the copy are gone",
-    "lying-fsync": r"[1-9]\d* fsyncs answered and not done, [1-9]\d* bytes not on the disk",
+    "lying-fsync": r"[1-9]\d* fsyncs returned success without effect, [1-9]\d* bytes not on the disk",
     "power-loss": r"process gone, and [1-9]\d* bytes that were not fsynced",
 }
 

@@ -59,7 +59,7 @@ def test_verbs_come_with_all_that_the_agent_would_hear(plan: RunPlan) -> None:
 
 def test_a_role_is_shown_on_a_stand_in_and_says_so(plan: RunPlan) -> None:
     drops = [one for one in DryRun(plan).commands() if one.text.startswith("net.drop")]
-    assert drops and all("leader of events/0 (whoever that is then)" in one.note for one in drops)
+    assert drops and all("leader of events/0 (resolved at that time)" in one.note for one in drops)
 
 
 def test_whom_nobody_can_know_beforehand_is_told_as_that(plan: RunPlan) -> None:

@@ -106,7 +106,7 @@ def test_the_table_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> No
         (["--anomaly", "nonsense beyond repair", "OUT"], "nothing of that name can be forged"),
         (["--kind", "register", "OUT"], "did you mean `registers`?"),
         (["--kind", "groups", "--operations", str(MOST_IN_ONE_PIECE + 1), "OUT"], "forged in one piece, up to 200 000"),
-        (["FULL"], "is there already, and not empty"),
+        (["FULL"], "already exists and is not empty"),
         (["UNDER_A_FILE"], "cannot be made: Not a directory"),
     ],
 )

@@ -40,8 +40,8 @@ def merges(generations: int) -> str:
 
 
 FILES: dict[str, tuple[Callable[[], str], str]] = {
-    "aliases of aliases": (lambda: bomb(9), "its anchors stand for"),
-    "mappings of aliases": (lambda: merges(40), "its anchors stand for"),
+    "aliases of aliases": (lambda: bomb(9), "its aliases expand"),
+    "mappings of aliases": (lambda: merges(40), "its aliases expand"),
     "nested lists": (lambda: levels("[", "]", 100_000), "nested more than 100 levels"),
     "nested mappings": (lambda: levels("{a: ", "}", 100_000), "nested more than 100 levels"),
     "nested dashes": (lambda: "- " * 100_000, "nested more than 100 levels"),

@@ -48,12 +48,12 @@ def test_a_name_with_dots_stays_below_the_runs(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["knossos", "history.edn"], "knossos: is no tool whose histories are read"),
+        (["knossos", "history.edn"], "knossos: unknown tool"),
         (["jepsen", "none.edn"], "none.edn: cannot be read: No such file"),
         (["elle", "history.edn"], "operations such as :f 'write' are not mapped"),
-        (["elle", "history.edn", "--model", "serialisable"], "--model serialisable: is no consistency model"),
-        (["jepsen", "history.edn", "--initial", "["], "--initial [: is no value"),
-        (["jepsen", "history.edn", "full"], "full: is there already, and not empty"),
+        (["elle", "history.edn", "--model", "serialisable"], "--model serialisable: unknown consistency model"),
+        (["jepsen", "history.edn", "--initial", "["], "--initial [: is not a value"),
+        (["jepsen", "history.edn", "full"], "full: already exists and is not empty"),
     ],
 )
 def test_bad_input_is_named_and_leaves_nothing(

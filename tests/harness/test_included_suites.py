@@ -79,8 +79,8 @@ def test_a_scenario_is_found_by_name_in_the_file_that_holds_it(tmp_path: Path) -
             "include: [{suite: third.yaml}]\nscenarios: [{scenario: third, fault_free: true}]\n",
             "'third' is given twice",
         ),
-        ("include: []\n", "holds no scenario"),
-        ("scenarios: []\n", "holds no scenario"),
+        ("include: []\n", "has no scenario"),
+        ("scenarios: []\n", "has no scenario"),
         ("include: [{suit: two.yaml}]\n", "did you mean `suite`"),
     ],
 )

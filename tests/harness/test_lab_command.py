@@ -63,7 +63,7 @@ def test_hosts_without_a_rack_are_not_asked() -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"racks": 2, "between_racks": "far"}, "--between-racks: 'far' is neither a latency"),
+        ({"racks": 2, "between_racks": "far"}, "--between-racks: 'far' must be a latency"),
         ({"between_racks": "2ms"}, "lab up: between_racks and links need at least two racks"),
         ({"racks": 2, "between_racks": "loss=2"}, "--between-racks.loss: '2'"),
     ],

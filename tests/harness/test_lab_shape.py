@@ -110,9 +110,9 @@ def test_racks_survive_files_and_pickles() -> None:
         ({"racks": 2, "links": {"r1": "2ms"}}, "must name two racks"),
         ({"racks": 2, "links": {"r1-r1": "2ms"}}, "must name two racks"),
         ({"racks": 2, "links": {"r1-r2": "2ms", "r2-r1": "3ms"}}, "given twice"),
-        ({"racks": 2, "between_racks": "far"}, "neither a latency"),
+        ({"racks": 2, "between_racks": "far"}, "must be a latency"),
         ({"racks": 2, "between_racks": "0ms"}, "as near as one"),
-        ({"racks": 2, "between_racks": "-2ms"}, "neither a latency"),
+        ({"racks": 2, "between_racks": "-2ms"}, "must be a latency"),
         ({"racks": 2, "between_racks": "latency=2ms,lag=1ms"}, "Extra inputs"),
         ({"racks": 2, "between_racks": "loss=1"}, "less than 1"),
         ({"racks": 51}, "less than or equal to 50"),
@@ -133,5 +133,5 @@ def test_an_inventory_may_ask_for_a_lab_in_racks(tmp_path: Path) -> None:
 def test_a_wrong_inventory_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text("lab:\n  racks: 3\n  between_racks: soon\n")
-    with pytest.raises(UsageError, match=r"lab.yaml:3: lab.between_racks: \"soon\" is neither a latency"):
+    with pytest.raises(UsageError, match=r"lab.yaml:3: lab.between_racks: \"soon\" must be a latency"):
         load_inventory(file)

@@ -11,7 +11,7 @@ from squall.harness.targets import refuse_without_clients
 def test_without_client_hosts_a_fault_that_is_aimed_at_clients_is_refused_with_what_to_do() -> None:
     with pytest.raises(UsageError) as refused:
         refuse_without_clients("asleep.yaml", "inventory.yaml", [])
-    assert "pause-clients needs load workers on hosts of their own; inventory.yaml has none" in str(refused.value)
+    assert "pause-clients needs load workers on client hosts; inventory.yaml has no client" in str(refused.value)
     assert "cluster: {clients: 1}" in str(refused.value)
 
 

@@ -49,7 +49,7 @@ class TestBeforeAnythingStarts:
         [
             ("minority third of brokers", "3 brokers have no minority third"),
             ("followers of alone/0", "alone has one replica"),
-            ("b1 but all brokers", "nobody is left"),
+            ("b1 but all brokers", "no host is left"),
             ("leader of nothing/0", "there is no topic"),
         ],
     )

@@ -21,7 +21,7 @@ LATER = "{scenario: later, fault_free: true}"
 
 REFUSED = {
     "an unlisted host": ("nemesis: [{fault: kill, target: b9, at: 1s, for: 1s}]", "no node is called b9"),
-    "nobody": ("nemesis: [{fault: kill, target: b1 but all brokers, at: 1s, for: 1s}]", "nobody is left"),
+    "nobody": ("nemesis: [{fault: kill, target: b1 but all brokers, at: 1s, for: 1s}]", "no host is left"),
     "faults that exclude each other": (
         "nemesis: [{fault: kill, target: b1, at: 1s, for: 5s}, {fault: pause, target: b1, at: 2s, for: 1s}]",
         "exclude each other on b1",
@@ -30,7 +30,7 @@ REFUSED = {
     "faults drawn by seed": ("swarm: true", "which only the simulation does"),
     "client hosts that are not there": (
         "nemesis: [{fault: pause-clients, at: 1s, for: 1s}]",
-        "needs load workers on hosts of their own",
+        "needs load workers on client hosts",
     ),
 }
 

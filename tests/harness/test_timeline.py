@@ -241,7 +241,7 @@ def test_the_command_prints_it_and_refuses_what_cannot_be_meant(
         (["--host", "b7"], "no host of that name had a part in the run"),
         (["--from", "soon"], "'soon' is not a time"),
         (["--from", "9s", "--to", "8s"], "--from 9s is later than --to 8s"),
-        (["--grep", "("], "is no pattern"),
+        (["--grep", "("], "is not a regular expression"),
     ]:
         assert status_of(["timeline", "made", *arguments]) == 254
         assert told in capsys.readouterr().err

@@ -181,7 +181,7 @@ def no_manifest(run: Path) -> None:
 HISTORIES: dict[Callable[[Path], None], str] = {
     no_row: "segment-000.jsonl:21: is not a row of a history",
     no_header: "segment-000.jsonl:1: is not the header of a segment",
-    no_history: "holds no segments: nothing was recorded",
+    no_history: "has no segments: nothing was recorded",
     a_completion_too_many: "segment-000.jsonl:",
     no_manifest: "run.json: is not",
 }

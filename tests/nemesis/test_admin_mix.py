@@ -128,7 +128,7 @@ def test_where_everything_is_refused_nothing_is_proven(world: Any, drive: Any) -
 
 def test_where_nobody_can_be_asked_nothing_is_proven(world: Any, drive: Any) -> None:
     hold, end, _ = drive(Occurrence(world, None).live(1))
-    assert hold is not None and "nobody to ask" in hold
+    assert hold is not None and "no admin client" in hold
     assert end is None
 
 

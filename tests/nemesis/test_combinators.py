@@ -83,10 +83,10 @@ class TestMix:
     @pytest.mark.parametrize(
         ("changed", "told"),
         [
-            ({"repeat": {"every": 5}}, "a mix goes on by itself"),
-            ({"for": {"from": 1, "to": 2}}, "for one length of time"),
-            ({"mix": [{**PAUSE, "after": 1}]}, "`stable` says how long it is quiet"),
-            ({"mix": [{**PAUSE, "at": 1}]}, "has no `at`"),
+            ({"repeat": {"every": 5}}, "remove `repeat`"),
+            ({"for": {"from": 1, "to": 2}}, "one fixed duration"),
+            ({"mix": [{**PAUSE, "after": 1}]}, "`stable` sets the quiet period"),
+            ({"mix": [{**PAUSE, "at": 1}]}, "must not have `at`"),
             ({"at": 50, "for": 20}, "ends after the load"),
             ({"for": "300ms"}, "the first of the mix, a .*, would end at"),
         ],

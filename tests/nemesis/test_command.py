@@ -66,7 +66,7 @@ def course(host: Host) -> tuple[str | None, str | None]:
         ((0, 0, 1), "b1: the check succeeded before as well", None),
         ((1, 1, 1), "b1: the check ended with 1: nothing there", None),
         ((1, None, 1), "b1: the check took too long: nothing there", None),
-        ((None, 0, 1), "b1: the check took too long: nothing there before, so it says nothing", None),
+        ((None, 0, 1), "b1: the check took too long: nothing there before the fault, so it proves nothing", None),
         ((1, 0, 0), None, "b1: the check still succeeds"),
         ((1, 0, None), None, "b1: the check took too long: nothing there"),
     ],

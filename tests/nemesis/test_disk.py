@@ -57,7 +57,7 @@ def test_a_disk_fault_that_no_call_met_is_not_proven(name: str) -> None:
     assert fault.shows_hold(looks(), looks(open=True, met=3, driver="watch")) is None
     assert fault.told(looks(met=3)).startswith("3 ")
     assert fault.shows_end(looks(), looks(met=3)) is None
-    assert fault.shows_end(looks(), looks(open=True)) == "b1: its disk is still disturbed"
+    assert fault.shows_end(looks(), looks(open=True)) == "b1: its disk calls are still affected"
     assert fault.shows_end(looks(), looks(state="absent")) == "b1: the process is absent"
 
 

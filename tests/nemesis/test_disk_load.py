@@ -37,10 +37,10 @@ def test_bytes_that_another_process_gave_to_the_disk_prove_a_load() -> None:
 
 
 def test_without_such_a_process_or_with_an_idle_one_there_is_none() -> None:
-    assert disk_load().shows_hold(looks(), looks()) == "b1: nobody is there who writes"
+    assert disk_load().shows_hold(looks(), looks()) == "b1: no writer process is running"
     assert "nothing to the disk in 0.5 s" in disk_load().shows_hold(looks(), looks(**{**BUSY, "written_bytes": 0}))
 
 
 def test_it_is_over_when_nobody_writes_any_more() -> None:
     assert disk_load().shows_end(looks(), looks()) is None
-    assert disk_load().shows_end(looks(), looks(**BUSY)) == "b1: somebody still writes"
+    assert disk_load().shows_end(looks(), looks(**BUSY)) == "b1: the writer process is still running"

@@ -33,19 +33,19 @@ def facts(rate: float, cut_short: tuple[str, ...] = ()) -> dict[str, Any]:
 def test_it_is_proven_by_what_comes_in_on_top_of_what_came_before(world: FakeWorld) -> None:
     flood = aimed(world)
     assert flood.shows_hold(facts(1e6), facts(9e6)) is None
-    assert flood.shows_hold(facts(1e6), facts(2e6)) == "+1.0 MB/s come in at b1, not +5.2 MB/s or more"
+    assert flood.shows_hold(facts(1e6), facts(2e6)) == "+1.0 MB/s arrive at b1, not +5.2 MB/s or more"
     assert flood.shows_hold(facts(9e6), facts(9e6)) is not None
 
 
 def test_it_is_over_when_nothing_more_comes_in(world: FakeWorld) -> None:
     flood = aimed(world)
     assert flood.shows_end(facts(1e6), facts(1e6)) is None
-    assert flood.shows_end(facts(1e6), facts(9e6)) == "+8.0 MB/s still come in at b1"
-    assert "before its time" in str(flood.shows_end(facts(1e6), facts(1e6, ("b2",))))
+    assert flood.shows_end(facts(1e6), facts(9e6)) == "+8.0 MB/s still arrive at b1"
+    assert "ended early" in str(flood.shows_end(facts(1e6), facts(1e6, ("b2",))))
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"target": "all brokers"}, "a flood goes to one host"), ({"from": "b1"}, "nobody but b1")]
+    ("options", "said"), [({"target": "all brokers"}, "a flood goes to one host"), ({"from": "b1"}, "only b1")]
 )
 def test_a_flood_needs_one_target_and_another_source(world: FakeWorld, options: dict[str, Any], said: str) -> None:
     with pytest.raises(NoTarget, match=said):

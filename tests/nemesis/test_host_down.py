@@ -37,7 +37,7 @@ def test_a_host_that_is_still_heard_is_not_down(world: FakeWorld, drive: Drive) 
     world.hosts["b1"].deaf_to = lambda other: False  # type: ignore[method-assign]
     record = down(world, drive)
     assert not record.proven
-    assert "still heard" in record.detail
+    assert "still received from" in record.detail
 
 
 def test_a_host_whose_process_lives_is_not_down(world: FakeWorld, drive: Drive) -> None:

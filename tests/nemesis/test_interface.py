@@ -68,7 +68,7 @@ def test_it_is_proven_by_nobody_reaching_the_host(world: FakeWorld) -> None:
     fault, _ = aimed(world)
     assert fault.shows_hold(facts(True), facts(False)) is None
     assert fault.shows_hold(facts(True), facts(True)) == "b1: b2 still reached it"
-    assert fault.shows_hold(facts(False), facts(False)) == "b1: nobody reached it before it either"
+    assert fault.shows_hold(facts(False), facts(False)) == "b1: no node reached it before the fault either"
     assert fault.shows_hold(facts(True), facts(False, port="refused")) == "b1: its port is refused"
 
 
@@ -77,8 +77,8 @@ def test_it_is_proven_by_nobody_reaching_the_host(world: FakeWorld) -> None:
     [
         ({"effect": {**DOWN, "down": 29}}, "the host saw its interface down 29 of 30 times"),
         ({"effect": {}}, "the host saw its interface down 0 of 0 times"),
-        ({"effect": {**DOWN, "bytes": 60}}, "60 bytes went over the interface meanwhile"),
-        ({"cut_short": True}, "ended before its time"),
+        ({"effect": {**DOWN, "bytes": 60}}, "60 bytes passed the interface"),
+        ({"cut_short": True}, "ended early"),
         ({"open": True}, "still open"),
     ],
 )
@@ -86,7 +86,7 @@ def test_its_end_needs_the_hosts_own_account(world: FakeWorld, account: dict[str
     fault, _ = aimed(world)
     assert fault.shows_end(facts(True), facts(True)) is None
     assert said in str(fault.shows_end(facts(True), facts(True, **account)))
-    assert fault.shows_end(facts(True), facts(False)) == "b1: nobody reaches it yet"
+    assert fault.shows_end(facts(True), facts(False)) == "b1: no node reaches it yet"
 
 
 def test_nobody_asks_the_host_while_its_interface_is_down(world: FakeWorld) -> None:
@@ -105,5 +105,5 @@ def test_the_host_ends_it_by_itself_when_the_fault_is_over(world: FakeWorld) -> 
 
 
 def test_somebody_must_be_left_to_see_it(world: FakeWorld) -> None:
-    with pytest.raises(NoTarget, match="nobody is left to see"):
+    with pytest.raises(NoTarget, match="no other node is left"):
         aimed(world, target="all nodes")

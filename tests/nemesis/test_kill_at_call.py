@@ -34,17 +34,17 @@ def test_the_call_is_one_that_nodes_must_be_watched_for() -> None:
     ("call", "when", "before", "now", "reason"),
     [
         ("write", "before", {LOG: 10}, {LOG: 10}, None),
-        ("write", "before", {LOG: 10}, {LOG: 20}, "has changed, though the call was not made"),
+        ("write", "before", {LOG: 10}, {LOG: 20}, "changed, although the call was not made"),
         ("write", "after", {LOG: 10}, {LOG: 20}, None),
-        ("write", "after", {LOG: 10}, {LOG: 5}, "has become shorter"),
+        ("write", "after", {LOG: 10}, {LOG: 5}, "became shorter"),
         ("create", "before", {LOG: None}, {LOG: None}, None),
-        ("create", "before", {LOG: None}, {LOG: 0}, "has changed"),
+        ("create", "before", {LOG: None}, {LOG: 0}, "changed"),
         ("create", "after", {LOG: None}, {LOG: 0}, None),
-        ("create", "after", {LOG: None}, {LOG: None}, "is not there, though the call was made"),
+        ("create", "after", {LOG: None}, {LOG: None}, "does not exist, although the call was made"),
         ("remove", "after", {LOG: 9}, {LOG: None}, None),
-        ("remove", "after", {LOG: 9}, {LOG: 9}, "is still there, though the call was made"),
+        ("remove", "after", {LOG: 9}, {LOG: 9}, "still exists, although the call was made"),
         ("rename", "after", {LOG: 9, NEXT: None}, {LOG: None, NEXT: 9}, None),
-        ("rename", "after", {LOG: 9, NEXT: None}, {LOG: 9, NEXT: None}, "is not there"),
+        ("rename", "after", {LOG: 9, NEXT: None}, {LOG: 9, NEXT: None}, "does not exist"),
     ],
 )
 def test_files_bear_out_that_it_died_there_or_they_do_not(

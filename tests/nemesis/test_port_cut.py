@@ -101,7 +101,7 @@ def test_clients_are_all_that_are_no_nodes(world: FakeWorld) -> None:
     ("options", "said"),
     [
         ({"target": "c1", "connections": "replication"}, "c1 has no connections with replication"),
-        ({"target": "b1", "connections": "clients", "clients": False}, "nobody can connect from where clients are"),
+        ({"target": "b1", "connections": "clients", "clients": False}, "the clients cannot be observed"),
     ],
 )
 def test_what_cannot_be_cut_or_seen_has_no_target(world: FakeWorld, options: dict[str, Any], said: str) -> None:

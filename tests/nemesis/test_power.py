@@ -55,7 +55,7 @@ def test_a_power_loss_with_nothing_to_lose_is_proven_all_the_same() -> None:
 def test_a_kill_that_left_the_page_cache_is_no_power_loss() -> None:
     assert (
         power_loss("all").shows_hold(*looks(unsynced_bytes=900))
-        == "b1: 900 bytes are still there that were not fsynced"
+        == "b1: 900 bytes that were not fsynced are still there"
     )
 
 

@@ -41,7 +41,7 @@ def restart_of(host: Host) -> Fault:
     return build_fault(Restart.model_validate({"fault": "restart", "target": "b1", "patience": "3s"}), context)
 
 
-@pytest.mark.parametrize(("by_itself", "reason"), [(True, None), (False, "did not stop by itself within 3 s")])
+@pytest.mark.parametrize(("by_itself", "reason"), [(True, None), (False, "did not stop cleanly within 3 s")])
 def test_only_a_process_that_stopped_by_itself_proves_a_clean_stop(by_itself: bool, reason: str | None) -> None:
     fault = restart_of(host := Host(by_itself=by_itself))
 

@@ -137,7 +137,7 @@ def test_a_node_that_had_to_be_killed_was_not_restarted_cleanly(
     rolling["b2"].by_itself = False
     record = record_of(world, drive, fault="rolling-restart", target="b1, b2", for_="5s", patience="3s")
     assert not record.proven
-    assert record.detail.startswith("b2: did not stop by itself within 3 s and was killed")
+    assert record.detail.startswith("b2: did not stop cleanly within 3 s and was killed")
 
 
 def test_a_node_that_was_stopped_and_not_started_is_started_at_the_end(

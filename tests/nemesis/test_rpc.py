@@ -34,7 +34,7 @@ def messages(**hosts: dict[str, object]) -> Facts:
 def test_messages_that_were_met_prove_it_wherever_they_were_met(world: FakeWorld) -> None:
     fault = hold(world)
     assert fault.shows_hold({}, messages(c1=IDLE, c2={**IDLE, "met": 1})) is None
-    assert fault.shows_hold({}, messages(c1=IDLE, c2=IDLE)) == "no Fetch request came by"
+    assert fault.shows_hold({}, messages(c1=IDLE, c2=IDLE)) == "no Fetch request passed the proxy"
 
 
 def test_it_is_told_how_many_connections_had_to_come_again(world: FakeWorld) -> None:
@@ -53,7 +53,7 @@ def test_it_is_told_how_many_connections_had_to_come_again(world: FakeWorld) -> 
         (OVER, None),
         ({**OVER, "open": True}, "c1: messages are still held back"),
         ({**OVER, "waiting": 1}, "c1: messages are still held back"),
-        ({**OVER, "cut_short": True}, "c1: the proxy died, so the fault ended before its time"),
+        ({**OVER, "cut_short": True}, "c1: the proxy died, so the fault ended early"),
     ],
 )
 def test_it_ended_as_it_should_if_nothing_waits_and_nobody_died(

@@ -157,7 +157,7 @@ def test_a_partition_that_was_there_before_proves_nothing(world: Any, drive: Any
     runner, _ = runner_of(world, schedule_of({"fault": "isolate", "target": "b2", "at": 1}))
     (record,) = drive(runner.run())
     assert not record.proven
-    assert "b2 did not hear c1 before it either" in record.detail
+    assert "b2 did not receive from c1 before the fault either" in record.detail
 
 
 def test_a_one_way_cut_that_cuts_both_ways_is_not_proven(world: Any, drive: Any) -> None:

@@ -72,7 +72,7 @@ def test_it_is_proven_by_a_connection_that_suffers_it_and_by_nothing_else(
     assert fault.shows_hold(before, facts(WHOLE)) is not None
     assert fault.shows_hold(facts(shown, treated=0), facts(shown)) is not None
     assert fault.shows_hold(before, facts({**shown, "connected": False})) == "b1: no connection was made"
-    assert fault.shows_hold(before, facts(shown, treated=0)) == "b1: no connection came through the proxy"
+    assert fault.shows_hold(before, facts(shown, treated=0)) == "b1: no connection passed the proxy"
 
 
 @KINDS
@@ -83,7 +83,7 @@ def test_it_is_over_when_a_connection_goes_as_before(
     before = facts(WHOLE, treated=0)
     assert fault.shows_end(before, facts(WHOLE)) is None
     assert fault.shows_end(before, facts(shown)) is not None
-    assert "before its time" in str(fault.shows_end(before, facts(WHOLE, cut_short=("b1",))))
+    assert "ended early" in str(fault.shows_end(before, facts(WHOLE, cut_short=("b1",))))
 
 
 def test_a_connection_that_dies_at_once_is_no_black_hole(world: FakeWorld) -> None:
@@ -93,7 +93,7 @@ def test_a_connection_that_dies_at_once_is_no_black_hole(world: FakeWorld) -> No
 
 def test_a_connection_that_ends_behind_its_limit_was_not_cut_there(world: FakeWorld) -> None:
     fault = aimed(world, fault="cut-after", limit=500)
-    assert fault.shows_hold(facts(WHOLE), facts(CUT)) == "b1: 974 bytes went over it"
+    assert fault.shows_hold(facts(WHOLE), facts(CUT)) == "b1: 974 bytes passed it"
 
 
 def test_each_is_a_treatment_of_the_verb() -> None:
@@ -105,7 +105,7 @@ def test_each_is_a_treatment_of_the_verb() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"from": "b1"}, "nobody but b1 itself"), ({"target": "c1"}, "the port of c1 is not known")],
+    [({"from": "b1"}, "only b1 itself"), ({"target": "c1"}, "the port of c1 is not known")],
 )
 def test_without_a_way_to_see_it_there_is_no_target(world: FakeWorld, options: dict[str, Any], said: str) -> None:
     with pytest.raises(NoTarget, match=said):

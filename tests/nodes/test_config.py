@@ -87,7 +87,7 @@ REFUSALS = {
     "a key with a slip": (BROKER | {"broker.rak": "a"}, "did you mean broker.rack?"),
     "the control plane of the ZooKeeper era (CL-24)": (
         BROKER | {"control.plane.listener.name": "CONTROLLER"},
-        "name it in controller.listener.names instead",
+        "in controller.listener.names instead",
     ),
     "ZooKeeper itself": (BROKER | {"zookeeper.connect": "z:2181"}, "set controller.quorum.voters instead"),
     "no voters": (
@@ -123,7 +123,7 @@ REFUSALS = {
     ),
     "a broker on the controllers' listener": (
         BROKER | {"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"},
-        "CONTROLLER is a controller listener but this node is no controller",
+        "CONTROLLER is a controller listener but this node is not a controller",
     ),
     "a broker without a listener of its own": (
         COMBINED | {"listeners": "CONTROLLER://10.0.0.1:9093"},
@@ -131,7 +131,7 @@ REFUSALS = {
     ),
     "a controller with a broker's listener": (
         CONTROLLER | {"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2"},
-        "PLAINTEXT is for brokers but this node is no broker",
+        "PLAINTEXT is for brokers but this node is not a broker",
     ),
     "a listener twice": (BROKER | {"listeners": "A://h:1,A://h:2"}, "listener A appears twice"),
     "a port twice": (BROKER | {"listeners": "A://h:1,B://h:1"}, "h:1 appears twice"),
@@ -157,7 +157,7 @@ REFUSALS = {
     "metrics without a host": (BROKER | {"metrics.listener": ":9404"}, "':9404' needs a host; use 127.0.0.1"),
     "metrics where Kafka's protocol is spoken": (
         BROKER | {"metrics.listener": "10.0.0.9:9092"},
-        "is listener PLAINTEXT's; give it a port of its own",
+        "is listener PLAINTEXT's; give it a different port",
     ),
     "TLS": (BROKER | {"listener.security.protocol.map": "PLAINTEXT:SSL"}, "'SSL' is not supported"),
     "several log directories": (BROKER | {"log.dirs": "/a,/b"}, "names several directories"),

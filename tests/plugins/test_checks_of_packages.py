@@ -98,7 +98,7 @@ def leaving(history: History, manifest: Manifest, seconds: float) -> Outcome:
         (raising, "check mine: the check of squall-mine 1.2 raised ZeroDivisionError: by me"),
         (leaving, "check mine: the check of squall-mine 1.2 raised SystemExit: 0"),
         (lambda *given: Outcome(5, undecided=("too many",)), "check mine: too many"),
-        (lambda *given: Outcome(0), "check mine: nothing was acknowledged that says anything: nothing was checked"),
+        (lambda *given: Outcome(0), "check mine: no conclusive operation was acknowledged: nothing was checked"),
         (lambda *given: True, "raised TypeError: it returned True, which is no Outcome"),
         (lambda *given: Outcome(5, {"lost_write": 1}), "raised ValueError: it reported lost_write, which is none of"),
         (ValueError("package squall-mine 1.2 is broken"), "check mine: package squall-mine 1.2 is broken"),
@@ -114,7 +114,7 @@ def test_a_check_without_a_result_makes_the_verdict_unknown(look: Any, reason: s
 def test_a_check_whose_package_is_gone_makes_the_verdict_unknown(tmp_path: Path) -> None:
     verdict = judged(tmp_path)
     assert verdict.verdict == "unknown"
-    assert any(one.startswith("check mine: there is none of that name") for one in verdict.reasons)
+    assert any(one.startswith("check mine: unknown check") for one in verdict.reasons)
 
 
 def test_a_check_that_a_run_does_not_name_is_not_loaded(plug: Any, tmp_path: Path) -> None:

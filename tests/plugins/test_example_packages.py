@@ -55,7 +55,7 @@ def test_the_simulation_runs_what_it_can(examples: Path, suite: Path, tmp_path: 
     assert (verdict["verdict"], verdict["plugins"]) == ("valid", packages)
     again = squall("check", "--in-process", str(tmp_path / "kept" / "seed-1"))
     assert again.status == 2, "the package of the check is not installed here"
-    assert "check prompt-acks: there is none of that name" in again.out
+    assert "check prompt-acks: unknown check" in again.out
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def two_logs(run: Path, *, spoilt: int | None = None, **manifest: object) -> Pat
 def test_what_there_was_no_time_for_is_unknown_and_named(tmp_path: Path) -> None:
     verdict = check_run(two_logs(tmp_path), Slow())
     assert verdict.verdict == "unknown"
-    assert verdict.reasons == ("the time was up before events-1 had been checked: what lies there cannot be known",), (
-        "and nothing is said of its final read"
-    )
+    assert verdict.reasons == (
+        "the time limit expired before events-1 had been checked: anomalies there are unknown",
+    ), "and nothing is said of its final read"
     assert [one.holds for one in verdict.statements] == [None, None, None]
     assert verdict.coverage.topic_partitions == 1
     assert (tmp_path / REPORT_FILE).exists()
@@ -127,7 +127,7 @@ def test_further_checks_keep_to_the_budget_too(tmp_path: Path) -> None:
     run = tmp_path / "run"
     FAMILIES[GROUPS].write(run, 3, 200, None)
     verdict = check_run(run, InProcess(), budget=0.0)
-    assert verdict.reasons[0] == "check groups: the time was up before it was looked at"
+    assert verdict.reasons[0] == "check groups: the time limit expired before it was checked"
     assert check_run(run, InProcess(), budget=600.0).verdict == "valid"
 
 
@@ -153,5 +153,5 @@ def test_an_unchecked_task_travels_as_any_outcome() -> None:
 def test_the_command_line_takes_a_budget(tmp_path: Path) -> None:
     run = two_logs(tmp_path)
     assert status_of(["check", "--in-process", "--budget", "0", str(run)]) == 2
-    assert Verdict.load(run).reasons[0].startswith("the time was up before")
+    assert Verdict.load(run).reasons[0].startswith("the time limit expired before")
     assert status_of(["check", "--in-process", "--budget", "600", str(run)]) == 0

@@ -95,17 +95,17 @@ def test_a_definite_violation_stands_whatever_else_is_unknown(run: Run) -> None:
     [
         ({"faults": (changed(took=False, during="b2 still answered 3 of 5 peers"),)},
          "fault isolate b2 left no evidence: b2 still answered 3 of 5 peers"),
-        ({"faults": (changed(took=None, during=""),)}, "fault isolate b2 left no evidence: nobody looked"),
+        ({"faults": (changed(took=None, during=""),)}, "fault isolate b2 left no evidence: not observed"),
         ({"faults": (changed(undone=False, after="b2 hears nobody"),)},
          "fault isolate b2 was not seen to be undone: b2 hears nobody"),
         ({"faults": (FAULT,), "faults_planned": 3}, "only 1 of 3 planned faults were injected"),
-        ({"fault_free": False}, "no fault was injected; a scenario that wants none says `fault_free: true`"),
+        ({"fault_free": False}, "no fault was injected; if none is wanted, set `fault_free: true` in the scenario"),
         ({"faults": (FAULT,), "fault_free": True}, "declared fault-free, but isolate b2 was injected"),
         ({"min_acknowledged": 5000}, "sends were acknowledged; fewer than 5 000 (min_acknowledged) prove nothing"),
         ({"trouble": ("b3 went away",)}, "b3 went away"),
         ({"completed": False}, "the run was cut off before it ended"),
-        ({"topics": {}}, "the manifest names no topics: nobody knows which logs had to be read to their end"),
-        ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not get to"),
+        ({"topics": {}}, "the manifest (run.json) names no topics: unknown which logs had to be read to their end"),
+        ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not reach"),
     ],
 )  # fmt: skip
 def test_a_run_that_proves_nothing_is_unknown_and_says_why(run: Run, facts: dict[str, object], reason: str) -> None:
@@ -117,7 +117,7 @@ def test_a_run_that_proves_nothing_is_unknown_and_says_why(run: Run, facts: dict
 def test_a_check_that_nobody_knows_is_not_taken_for_one_that_passed(run: Run) -> None:
     verdict = run(healthy(1), checks=("log", "regsters"))
     assert verdict.verdict == "unknown"
-    assert "check regsters: there is none of that name; there are log, availability, registers" in verdict.reasons[0]
+    assert "check regsters: unknown check; known are log, availability, registers" in verdict.reasons[0]
 
 
 def test_a_fault_that_was_never_injected_was_not_seen_to_happen_whatever_it_says(run: Run) -> None:
@@ -180,7 +180,7 @@ def test_half_a_history_is_unknown_and_the_missing_half_is_named(tmp_path: Path,
         close_history(run)
     for verdict in (verdict_of(run), check_run(run, InProcess(), report=False)):
         assert verdict.verdict == "unknown"
-        assert "lacks segment-001.jsonl of 2 segments: half a history proves nothing" in verdict.reasons[0]
+        assert "lacks segment-001.jsonl of 2 segments: an incomplete history proves nothing" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -213,7 +213,7 @@ def test_without_reads_sends_prove_nothing(run: Run) -> None:
 def test_without_a_final_read_losses_cannot_be_known(run: Run) -> None:
     verdict = run([one for one in healthy(1) if one.f not in ("marker", "final_poll")])
     assert verdict.verdict == "unknown"
-    assert any("final read of events-0 did not get to its marker" in one for one in verdict.reasons)
+    assert any("final read of events-0 did not reach its marker" in one for one in verdict.reasons)
     assert verdict.statements[2].holds is None
 
 

@@ -61,8 +61,8 @@ def test_a_lost_append_in_words() -> None:
     ]
     told = [line.text for line in tell_transactions(check_list_append(table_of(history)).witnesses[0], 0)]
     assert told[2:4] == [
-        "T1 comes before T2: T1 appended 2, the last element of key 7 that anybody read, and T2 appended 1, "
-        "which nobody read",
+        "T1 comes before T2: T1 appended 2, the last element of key 7 in any read, and T2 appended 1, "
+        "which no read shows",
         "T2 comes before T1: T2 had ended at 0.005000 s, before T1 began at 0.006000 s",
     ]
 

@@ -147,7 +147,7 @@ def test_closing_writes_the_faults_as_a_table(tmp_path: Path) -> None:
         ([begin(1, 10), end(1, 20), begin(1, 15)], ":4: time runs backwards within process 1"),
         ([begin(1, 10), end(1, 20, "info"), begin(1, 30)], ":4: process 1 went on after an operation of unknown"),
         ([begin(1, 10), end(1, 20, offsets=(1, 2), values=(1,))], ":3: 2 offsets but 1 values"),
-        ([begin(1, 10, f="dance")], ":2: f 'dance' is none of send, poll"),
+        ([begin(1, 10, f="dance")], ":2: f 'dance' is not one of send, poll"),
         ([begin(1, 10, value=None)], ":2: a send without a value"),
         ([begin(1, 10, value=1 << 70)], "a number does not fit its column"),
     ],
@@ -183,7 +183,7 @@ def test_two_segments_with_one_number_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_recorded_nothing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IllFormedHistory, match="holds no segments"):
+    with pytest.raises(IllFormedHistory, match="has no segments"):
         History.load(tmp_path)
 
 

@@ -51,7 +51,7 @@ def test_a_run_whose_replicas_agree_is_valid_and_says_what_was_compared(tmp_path
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     lines = plain(verdict_lines(verdict)).splitlines()
     assert any(
-        line.strip().startswith("in-sync replicas alike and whole ✔ (in-sync replicas 3, batches ") for line in lines
+        line.strip().startswith("in-sync replicas equal and complete ✔ (in-sync replicas 3, batches ") for line in lines
     )
     assert any(
         line.strip().startswith("one leader an epoch, committed metadata kept ✔ (metadata logs 6") for line in lines

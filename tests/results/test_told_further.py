@@ -35,23 +35,23 @@ TABLES = {GROUPS: group_table, TRANSACTIONAL_LOG: log_table}
 SVG = "{http://www.w3.org/2000/svg}"
 
 SENTENCES: dict[str, str] = {
-    "position of yesterday": r"member 50 was told position 10 all the same: position 20 was the group's by then",
-    "position forgotten": r"member 50 was told no position all the same: position 20 was the group's by then",
-    "position that went back": r"the commit of position 20 by member 50 was done by .* when member 50 was told that",
-    "position nobody committed": r"no commit of position 5 that was not refused had begun when member 50 was told",
+    "position of yesterday": r"member 50 received position 10 anyway: position 20 or a later one was the group's",
+    "position forgotten": r"member 50 received no position anyway: position 20 or a later one was the group's",
+    "position that went back": r"the commit of position 20 by member 50 was done by .* when member 50 received that",
+    "position nobody committed": r"no commit of position 5 that was not refused had begun when member 50 received",
     "refused commit stored": r"member 50's commit of position 20 was refused: it must have no effect",
     "two owners": r"topic-partition \d was given to member \d and to member 60 in generation \d+",
     "older generation": r"generation \d+ was complete for member \d at .*, before member 60's join began at",
     "commit of a zombie": r"generation \d+ was complete for member \d .* before member 50's commit of position 20",
     "unknown commit of a zombie": r"it was not: the commit of position 20 by member 50 was done by .*, "
-    "when member 50 was told that position, and no other commit can have put it there",
+    "when member 50 received that position, and no other commit can have put it there",
     "unknown commit ahead of delivery": r"the commit of position 20 by member 50 was done by .*, "
-    "when member 50 was told that position, as no other commit can have put it there, and passes offset 15, which",
+    "when member 50 received that position, as no other commit can have put it there, and passes offset 15, which",
     "commit ahead of delivery": r"the commit of position \d+ by member 50 was done at .* and passes offset \d+",
     "aborted transaction read": r"T\d sent value \S+ and was aborted; T\d, .* committed records only, was delivered it",
     "record nobody sent": r"T1 was delivered value \S+ from topic-partition \d, and no transaction sent it there",
     "committed record lost": r"T\d was committed, and value \S+ of it is missing: ",
-    "torn transaction": r"nobody told the outcome of T1, but T2 was delivered another record of it",
+    "torn transaction": r"the outcome of T1 is unknown, but T2 was delivered another record of it",
     "own record read": r"T1 sent value \S+ and was delivered it before it was over",
     "each read the other": r"T2 comes before T1: T1 was delivered value \S+ at offset 0 of topic-partition \d, which",
     "record from the future": r"T\d comes before T\d: T\d had ended at .*, before T\d began at",
@@ -146,7 +146,7 @@ def poll(invoked: int, completed: int, *offsets: int, member: int = 1) -> GroupO
 
 def test_an_operation_has_its_member_its_position_its_times_and_its_outcome() -> None:
     one = told(GROUPS, commit(5, 1_000, 2_000), commit(9, 3_000, 4_000), asked(5, 5_000, 6_000))
-    assert one.title == "group 1, topic-partition 0: a group was told a position that had been replaced."
+    assert one.title == "group 1, topic-partition 0: a group received a position that had been replaced."
     assert [(line.subject, line.text, line.time) for line in one.lines[1:3]] == [
         ("process 1, member 1", "commit of position 9, acknowledged; begun at 0.000003 s", "0.000004 s"),
         ("process 2, member 2", "question for the position, told position 5; begun at 0.000005 s", "0.000006 s"),
@@ -181,7 +181,7 @@ def test_two_positions_that_were_the_groups_at_the_same_time_are_told_with_the_t
 
 
 def test_a_group_that_is_told_none_is_told_so() -> None:
-    assert "member 2 was told no position all the same" in reasons(told(GROUPS, commit(5, 0, 1), asked(NOWHERE, 4, 5)))
+    assert "member 2 received no position anyway" in reasons(told(GROUPS, commit(5, 0, 1), asked(NOWHERE, 4, 5)))
 
 
 @pytest.mark.parametrize("name", ["unknown commit of a zombie", "unknown commit ahead of delivery"])
@@ -243,7 +243,7 @@ def test_the_poll_that_lacks_a_record_may_be_what_proves_the_commit() -> None:
         LogTransaction(1, 0, None, (Sent(0, 7, 0), Sent(0, 8, 1), Sent(0, 9, 2)), type=INFO),
         LogTransaction(2, 20, 30, (), (Delivered(0, 0, 7), Delivered(0, 2, 9))),
     )
-    assert "nobody told the outcome of T1, but T2 was delivered another record of it" in reasons(one)
+    assert "the outcome of T1 is unknown, but T2 was delivered another record of it" in reasons(one)
     assert "a poll of T2 goes from offset 0 to 2" in reasons(one)
 
 

@@ -140,7 +140,7 @@ class NativeAdmin:
 
         Without `repeats` the next one is tried only if the last one certainly did nothing.
         """
-        trouble: OSError = ConnectionError("there is no broker to ask")
+        trouble: OSError = ConnectionError("no broker is reachable")
         for address in self.brokers:
             try:
                 refused = [one for one in await ask(address) if one[1] not in good]

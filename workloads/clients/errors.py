@@ -59,7 +59,7 @@ class ErrorTable:
         known = self.own.get(code) if isinstance(code, str) else None
         if isinstance(code, int):
             known = self.own.get(code) or self.answers.get(code)
-        return known or Meaning(INFO, name, "nobody has judged it")
+        return known or Meaning(INFO, name, "not in the table of error codes")
 
 
 def exception_name(error: BaseException) -> str:

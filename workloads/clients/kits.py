@@ -55,7 +55,7 @@ def _native_kit(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientKit:
     from squall.workloads.clients.native import NativeKit
 
     if native is None:
-        raise LibraryMissing('workload.client "native": nobody has said how it is to connect')
+        raise LibraryMissing('workload.client "native": no connection settings are given')
     connector, clock = native()
     return NativeKit(connector, bootstrap, clock)
 

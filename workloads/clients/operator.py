@@ -106,7 +106,7 @@ class NativeOperator(NativeAdmin):
         """
         wanted = ListPartitionReassignmentsTopics(topic, [partition])
         request = ListPartitionReassignmentsRequest(topics=[wanted])
-        trouble: OSError = ConnectionError(f"moves of {topic}/{partition}: there is nobody to ask")
+        trouble: OSError = ConnectionError(f"moves of {topic}/{partition}: no reachable broker")
         for address in self.brokers:
             try:
                 answer = await self._ask(
@@ -151,7 +151,7 @@ class NativeOperator(NativeAdmin):
         """The value set for a topic, according to the first broker that responds; None if it is not set."""
         resource = DescribeConfigsResource(TOPIC_RESOURCE, topic, [name])
         request = DescribeConfigsRequest(resources=[resource])
-        trouble: OSError = ConnectionError(f"{name} of {topic}: there is nobody to ask")
+        trouble: OSError = ConnectionError(f"{name} of {topic}: no reachable broker")
         for address in self.brokers:
             try:
                 answer = await self._ask(address, request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse)
@@ -189,7 +189,7 @@ class NativeOperator(NativeAdmin):
         """Remove a controller from the voters."""
         directory = (await self.quorum()).voters.get(voter)
         if directory is None:
-            raise AdminError(f"remove voter {voter}: it is none")
+            raise AdminError(f"remove voter {voter}: it is not a voter")
         request = RemoveRaftVoterRequest(None, voter, directory)
 
         async def ask(address: Address) -> list[_Judged]:
@@ -230,7 +230,7 @@ class NativeOperator(NativeAdmin):
 
         An error response stops the search, unless it refers to another leader or controller.
         """
-        trouble: OSError = ConnectionError(f"{what}: there is nobody to ask")
+        trouble: OSError = ConnectionError(f"{what}: no reachable broker")
         for address in addresses:
             try:
                 refused = [one for one in await ask(address) if one[0] != 0]

@@ -9,9 +9,9 @@ from squall.results.checks.anomaly import Anomaly
 REGISTER_ANOMALIES: Final = (
     Anomaly(
         "register_phantom",
-        "a register showed a value that nobody wrote to it",
-        "a register showed a value that nobody wrote to it",
-        "times a register showed a value that nobody wrote to it",
+        "a register showed a value that was never written to it",
+        "a register showed a value that was never written to it",
+        "times a register showed a value that was never written to it",
         "corruption, the value of another register, or a state that survived from an earlier run",
     ),
     Anomaly(
@@ -19,7 +19,7 @@ REGISTER_ANOMALIES: Final = (
         "a register showed a value whose write had definitely failed",
         "a register showed a value although its write had failed",
         "times a register showed a value although its write had failed",
-        "an error answered after the change was made; it should have said that the outcome is unknown",
+        "an error returned after the change was made; it should have stated that the outcome is unknown",
     ),
     Anomaly(
         "register_future_read",
@@ -54,18 +54,18 @@ REGISTER_ANOMALIES: Final = (
         "a compare-and-set was refused although the register held what it expected",
         "a compare-and-set was refused although the register held what it expected",
         "compare-and-sets were refused although the register held what they expected",
-        "an answer made from another state than the comparison",
+        "a response made from another state than the comparison",
     ),
     Anomaly(
         "register_version_conflict",
-        "one version of a register stands for two values, or one value has two versions",
-        "a version of a register stands for two values, or a value has two versions",
-        "versions of registers stand for two values, or values have two versions",
+        "one version of a register has two values, or one value has two versions",
+        "a version of a register has two values, or a value has two versions",
+        "versions of registers have two values, or values have two versions",
         "two leaders at once, versions given out again, or a value and a version read in two steps",
     ),
     Anomaly(
         "register_version_regress",
-        "a change of a register was given a lower version than one that had come before it",
+        "a change of a register was given a lower version than an earlier change",
         "a change of a register was given a lower version than an earlier one",
         "changes of registers were given lower versions than earlier ones",
         "versions given out by a leader that does not know the latest, or taken from a clock",

@@ -100,8 +100,8 @@ def _validate(operations: Registers) -> None:
         (changes & (operations.value == NONE), "changes a register but does not say to which value"),
         ((operations.f == CAS) & (operations.expected == NONE), "is a compare-and-set without an expected value"),
         (answered & (operations.completed == NEVER), "was acknowledged or refused, but at no time"),
-        (~np.isin(operations.f, list(_FUNCTION_NAMES)), "is none of read, write and cas"),
-        (~np.isin(operations.type, list(_TYPE_NAMES)), "is none of ok, fail and info"),
+        (~np.isin(operations.f, list(_FUNCTION_NAMES)), "is not one of read, write and cas"),
+        (~np.isin(operations.type, list(_TYPE_NAMES)), "is not one of ok, fail and info"),
     ):
         rows = np.flatnonzero(wrong)
         if len(rows):

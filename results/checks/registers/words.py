@@ -43,7 +43,7 @@ def tell_register(facts: RegisterWitness, origin: int = 0, faults: tuple[FaultWi
     lines = []
     if facts.held:
         held = " or ".join(value_text(one) for one in facts.held)
-        lines.append(WitnessLine("before", f"the register held {held}, whatever order came before"))
+        lines.append(WitnessLine("before", f"the register held {held} in every order of the earlier operations"))
     lines += [_operation_line(one, origin) for one in facts.operations]
     by_id = {one.op_id: one for one in facts.operations}
     lines += [WitnessLine("so", _order_text(by_id[first], by_id[second])) for first, second in facts.orders]

@@ -29,7 +29,7 @@ REPLICA_ANOMALIES: Final = (
         "two live in-sync replicas hold different batches at an offset that is committed (UNIQ)",
         "in-sync replicas differ in a committed batch",
         "committed batches differ between in-sync replicas",
-        "a follower that did not truncate, two leaders at once, or damage on one disk that nobody noticed",
+        "a follower that did not truncate, two leaders at once, or undetected damage on one disk",
     ),
     Anomaly(
         LOG_MATCHING,

@@ -89,9 +89,9 @@ LIST_APPEND: Final = (
     ),
     Anomaly(
         "phantom_element",
-        "a read shows an element that nobody appended to this key",
-        "an element was read that nobody appended",
-        "reads show elements that nobody appended",
+        "a read shows an element that was never appended to this key",
+        "an element was read that was never appended",
+        "reads show elements that were never appended",
         "corruption, another key's state, or state that survived from an earlier run",
     ),
 )
@@ -99,8 +99,8 @@ LIST_APPEND: Final = (
 TRANSACTIONAL_LOG: Final = (
     Anomaly(
         "precommitted_read",
-        "a transaction read a record of its own before it was committed",
-        "a transaction was delivered a record of its own",
+        "a transaction read its own record before it was committed",
+        "a transaction was delivered its own record",
         "records were delivered to the transactions that had sent them",
         "a last stable offset that does not wait for open transactions",
     ),
@@ -109,16 +109,16 @@ TRANSACTIONAL_LOG: Final = (
 GROUPS: Final = (
     Anomaly(
         "stale_commit",
-        "a group was told a position that a later commit had already replaced",
-        "a group was told a position that had been replaced",
-        "times a group was told a position that had been replaced",
+        "a group received a position that a later commit had already replaced",
+        "a group received a position that had been replaced",
+        "times a group received a position that had been replaced",
         "a group coordinator that lost commits, or answered before it had loaded them all",
     ),
     Anomaly(
         "phantom_commit",
-        "a group was told a position that nobody had committed",
-        "a group was told a position that nobody had committed",
-        "times a group was told positions that nobody had committed",
+        "a group received a position that was never committed",
+        "a group received a position that was never committed",
+        "times a group received positions that were never committed",
         "commits of another group or topic-partition, or a refused commit that was stored all the same",
     ),
     Anomaly(
@@ -130,7 +130,7 @@ GROUPS: Final = (
     ),
     Anomaly(
         "generation_regress",
-        "a member joined a generation older than one that was complete before it asked",
+        "a member joined a generation older than one that was complete before its request",
         "a member joined a generation older than one complete before",
         "times a member joined a generation older than one complete before",
         "a coordinator that forgot the group's generation in a failover",

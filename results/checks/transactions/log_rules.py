@@ -361,8 +361,8 @@ class _Rules:
         names = np.unique(self.transactions.sent_partition[records])
         listed = ", ".join(map(str, names[:WITNESSES].tolist())) + (", …" if len(names) > WITNESSES else "")
         self.undecided.append(
-            f"{several(len(records), 'committed record was', 'committed records were')} delivered to nobody, and no "
-            f"final read that began later covers topic-partition {listed}"
+            f"{several(len(records), 'committed record was', 'committed records were')} never delivered, and no final "
+            f"read that began later covers topic-partition {listed}"
         )
 
     def _places(self) -> Ints:

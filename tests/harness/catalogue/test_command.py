@@ -50,7 +50,7 @@ def test_a_kind_is_told_as_json_for_programs(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["faults", "kil"], "there is no fault 'kil'; did you mean `kill`?"),
+        (["faults", "kil"], "unknown fault 'kil'; did you mean `kill`?"),
         (["faults", "--only", "kill"], "--only chooses what to verify"),
         (["faults", "kill", "--verify"], "squall faults --verify --only kill"),
         (["faults", "--verify", "--json"], "--json FILE"),

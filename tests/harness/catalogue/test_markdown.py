@@ -48,7 +48,7 @@ def test_what_is_old_is_replaced_and_all_else_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("no marker", "there is no marker"), ("<!-- faults: x -->\n<!-- end -->", "'x'")]
+    ("text", "told"), [("no marker", "has no marker"), ("<!-- faults: x -->\n<!-- end -->", "'x'")]
 )
 def test_a_file_that_has_no_place_for_tables_is_told(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "guide.md"

@@ -132,7 +132,7 @@ def test_it_says_that_it_is_reduced_why_and_what_it_lacks(user: Ordinary) -> Non
     done = user.squall("lab", "up", "--reduced", *SHAPE)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in (done.stdout, user.squall("lab", "status").stdout):
-        assert "REDUCED" in said and "asked for (--reduced)" in said and "no partitions" in said, said
+        assert "REDUCED" in said and "requested by --reduced" in said and "no partitions" in said, said
 
 
 def test_a_host_has_a_home_an_address_and_temporary_files_of_its_own(up: Ordinary) -> None:
@@ -164,7 +164,7 @@ def test_what_it_cannot_do_is_refused_before_anything_is_started(up: Ordinary) -
     (up.home / "cut-off.yaml").write_text(CUT_OFF)
     said = up.squall("run", "cut-off.yaml", "--lab", "default", "--seed", "7", "--in-process")
     assert said.returncode not in (0, 1, 2), said.stdout + said.stderr
-    assert "b1: net.drop: a host of a reduced lab has no network of its own" in said.stderr
+    assert "b1: net.drop: a host of a reduced lab has no separate network" in said.stderr
     assert "kill -9" not in said.stdout and not list((up.home / "runs").glob("cut-off/*"))
     assert not [one for one in processes_of_user() if "squall.nodes" in " ".join(one.cmdline())]
 
@@ -274,7 +274,7 @@ def test_it_needs_sshd_and_no_tool_of_networks(without_root: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("shell", "remedy"), [("/usr/sbin/nologin", "lets nobody in"), ("/no/shell", "lets nobody in")]
+    ("shell", "remedy"), [("/usr/sbin/nologin", "does not allow logins"), ("/no/shell", "does not allow logins")]
 )
 def test_whom_sshd_would_not_let_in_is_told(without_root: pytest.MonkeyPatch, shell: str, remedy: str) -> None:
     account = dataclasses.make_dataclass("Account", ["pw_name", "pw_shell"])

@@ -182,7 +182,7 @@ def test_an_unknown_user(b1: Remote) -> None:
 
 
 def test_a_key_file_that_holds_no_key(b1: Remote) -> None:
-    with pytest.raises(NotLetIn, match="is no private key"):
+    with pytest.raises(NotLetIn, match="is not a private key"):
         variant(b1, key_file=b1.spec.known_hosts).connect()
 
 

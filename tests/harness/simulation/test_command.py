@@ -52,7 +52,7 @@ def test_a_seed_is_never_kept_where_another_history_is(tmp_path: Path) -> None:
     smoke = str(SUITES / "idle-nemesis.yaml")
     (tmp_path / "seed-2").mkdir()
     (tmp_path / "seed-2" / "history.parquet").write_text("of another run")
-    with pytest.raises(UsageError, match=r"--keep: .*seed-2 is there already"):
+    with pytest.raises(UsageError, match=r"--keep: .*seed-2 already exists"):
         simulate(smoke, seeds=1, first_seed=2, console=Console(quiet=True), keep=tmp_path)
     assert [path.name for path in (tmp_path / "seed-2").iterdir()] == ["history.parquet"]
 

@@ -173,8 +173,8 @@ def test_a_node_that_something_else_keeps_down_is_not(node: Node) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"file": "../ledger"}, "is no file below the log directory"),
-        ({"file": "nothing"}, "is no file below the log directory"),
+        ({"file": "../ledger"}, "is not a file below the log directory"),
+        ({"file": "nothing"}, "is not a file below the log directory"),
         ({"offset": 4000}, "has become shorter"),
         ({"offset": -1}, "must be from 0"),
         ({"how": "melt"}, "must be one of flip"),
@@ -224,7 +224,7 @@ def test_a_copy_is_dropped_when_its_time_is_up_and_nothing_goes_back(node: Node)
 
 
 def test_without_a_copy_nothing_goes_back(node: Node, refused: Any) -> None:
-    with pytest.raises(refused, match="names no copy"):
+    with pytest.raises(refused, match="not a copy"):
         node.agent.call("disk.rewind", id="f1", name="node", copy="c1", ttl=60)
 
 

@@ -98,7 +98,7 @@ def test_of_two_faults_the_last_one_brings_it_up(cable: Cable, wait_until: Calla
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"interface": "lo"}, "'lo' is none that this host could take down"),
+        ({"interface": "lo"}, "'lo' is not an interface that this host can take down"),
         ({"interface": "eth9"}, "'eth9' is none that"),
         ({"address": "10.1.2.3"}, "no interface of this host has '10.1.2.3'"),
     ],

@@ -114,7 +114,7 @@ def test_a_shape_survives_the_journal() -> None:
         ({"loss": 1.5}, "loss: 1.5 must be"),
         ({"loss": True}, "loss: True must be"),
         ({"rate": "fast"}, "rate: 'fast' must be"),
-        ({"delay_s": 0}, "the link stays as it is"),
+        ({"delay_s": 0}, "give at least one"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:

@@ -113,11 +113,11 @@ def test_a_quorum_of_the_configuration_begins_with_nobody_else(disk: SimDisk) ->
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "it names nobody"),
+        ("", "no voter is named"),
         ("1@host:9093", "is not id@host:port:directory-id"),
         (f"one@host:9093:{format_id(FIRST)}", "is not id@host:port:directory-id"),
         (f"1@host:99999:{format_id(FIRST)}", "is not id@host:port:directory-id"),
-        ("1@host:9093:short", "'short' is no directory id"),
+        ("1@host:9093:short", "'short' is not a directory id"),
         (f"{LISTED},2@other:1:{format_id(bytes(16))}", "controllers 2 and 2 have the same id or directory"),
     ],
 )

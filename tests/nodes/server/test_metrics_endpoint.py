@@ -178,4 +178,4 @@ def test_a_scrape_that_fails_says_so_and_the_next_one_is_another(capsys: pytest.
         endpoint.close()
 
     asyncio.run(scenario())
-    assert "metrics cannot be told: RuntimeError('something has changed its size')" in capsys.readouterr().out
+    assert "metrics failed: RuntimeError('something has changed its size')" in capsys.readouterr().out

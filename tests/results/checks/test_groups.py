@@ -199,7 +199,7 @@ def test_owners_that_were_not_checked_are_not_valid() -> None:
     rest = (poll(0, 1, 0), commit(1, 4, 5), told(1, 6, 7))
     assert check_groups(group_table([join(1, 0, 1, 3, 0), *rest])).verdict == "valid"
     result = check_groups(group_table([silent_join(1, 0, 1, 0), *rest]))
-    reason = "group 1: no acknowledged join tells its generation, so that owners and generations were not checked"
+    reason = "group 1: no acknowledged join has a generation, so owners and generations were not checked"
     assert (result.verdict, result.undecided) == ("unknown", (reason,))
     one = check_groups(group_table([silent_join(1, 0, 1, 0), join(2, 2, 3, 3, 0), *rest]))
     assert (one.verdict, one.undecided) == ("valid", ()), "one of them tells it"
@@ -236,7 +236,7 @@ def test_a_process_that_does_two_things_at_once_is_refused() -> None:
 
 def test_a_position_that_was_not_told_is_not_the_position_none() -> None:
     silent = replace(told(5, 2, 3), position=None)
-    assert refused(commit(5, 0, 1), silent) == ("operation 1, an acknowledged position, does not tell the position",)
+    assert refused(commit(5, 0, 1), silent) == ("operation 1, an acknowledged position, has no position",)
     assert refused(commit(5, 0, 1), replace(silent, type=FAIL)) == (), "an error tells none"
     assert refused(commit(5, 0, 1), replace(silent, type=INFO)) == ()
     assert refused(commit(5, 0, 1, type=FAIL), told(NOWHERE, 2, 3)) == (), "there is none"
@@ -246,8 +246,8 @@ def test_a_position_that_was_not_told_is_not_the_position_none() -> None:
 def test_a_commit_that_may_have_been_done_says_of_what(position: int | None) -> None:
     """Otherwise any position could stem from it, and none could be called a phantom."""
     nothing = replace(commit(5, 0, 1), position=position)
-    assert refused(nothing) == ("operation 0, an acknowledged commit, does not tell the position",)
-    unknown = "operation 0, a commit of unknown outcome, does not tell the position"
+    assert refused(nothing) == ("operation 0, an acknowledged commit, has no position",)
+    unknown = "operation 0, a commit of unknown outcome, has no position"
     assert refused(replace(nothing, type=INFO)) == (unknown,)
     assert refused(replace(nothing, type=FAIL)) == ()
 
@@ -265,7 +265,7 @@ def test_what_was_acknowledged_has_an_end() -> None:
 def test_what_happened_to_no_topic_partition_in_particular_is_refused() -> None:
     for one in (commit(5, 0, 1), commit(5, 0, None), told(NOWHERE, 0, 1), poll(0, 1, 4), poll(0, None)):
         (reason,) = refused(replace(one, partition=None))
-        assert re.fullmatch("operation 0, an? .*, names no topic-partition", reason)
+        assert re.fullmatch("operation 0, an? .*, has no topic-partition", reason)
         assert refused(replace(one, partition=None, type=FAIL)) == ()
     assert refused(replace(poll(0, 1), partition=None)) == (), "nothing was delivered"
 

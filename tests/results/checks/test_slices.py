@@ -259,14 +259,14 @@ def test_a_log_without_a_final_read_is_settled_if_its_reads_are_without_gaps() -
 def test_a_session_that_passes_over_a_slices_last_records_is_a_matter_for_the_whole() -> None:
     read_twice = [replace(one, client=51, process=51) for one in log_of(20) if one.f == "poll"]
     passing = [one for one in log_of(20) if one.f == "send" or one.run[0][0] not in (7, 8)]
-    assert told_of([*passing, *read_twice]) == "a session passes over what somebody read"
+    assert told_of([*passing, *read_twice]) == "a session skips records that were read"
 
 
 @pytest.mark.parametrize(
     ("unread", "said"),
     [
-        ({7}, "records that nobody read lie between others"),
-        ({16}, "a session passes over what nobody read"),
+        ({7}, "records that were not read lie between others"),
+        ({16}, "a session skips records that were not read"),
         ({19}, None),
     ],
 )

@@ -185,7 +185,7 @@ def test_without_a_final_read_to_the_end_what_was_lost_is_unknown(tmp_path: Path
         (tmp_path / name).mkdir()
         verdict = judged(tmp_path / name, *TWO_SENDS, end)
         assert verdict.verdict == "unknown", name
-        assert "the final read of 5-0 did not get to its marker" in " ".join(verdict.reasons)
+        assert "the final read of 5-0 did not reach its marker" in " ".join(verdict.reasons)
 
 
 @pytest.mark.parametrize(
@@ -303,10 +303,10 @@ def test_the_order_of_lines_counts_where_times_disagree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "history.edn: holds no operation"),
+        ("", "history.edn: has no operations"),
         ("{:process 0 :f :read}", "history.edn:1: has no :type"),
         ("{:type :ok :f :read}", "history.edn:1: has no :process"),
-        ("{:process 0 :type :done}", "history.edn:1: :type 'done' is none of invoke, ok, fail, info"),
+        ("{:process 0 :type :done}", "history.edn:1: :type 'done' is not one of invoke, ok, fail, info"),
         ("{:process 0 :type :ok :f :read}", "history.edn:1: process 0 ends read .ok. and has begun nothing"),
         (edn(*WRITE[:1], *WRITE[:1]), "history.edn:2: process 0 begins write while its write of line 1 is open"),
         (edn(*WRITE[:1], (0, "ok", "read", 3)), "history.edn:2: process 0 ends read and has begun write on line 1"),
@@ -314,12 +314,15 @@ def test_the_order_of_lines_counts_where_times_disagree(tmp_path: Path) -> None:
         (edn(*op(0, "write", "nil")), r"history.edn:1: a write of nil"),
         (edn(*WRITE, *op(0, "enqueue", "7")), "operations such as :f 'write' are not mapped"),
         ('{"process": 0, "type": "invoke",\n', "history.edn:2: is not JSON"),
-        ("[1, 2]", "history.edn:1: 1 is no operation"),
-        ("{:process 0 :type :invoke :time 1.5}", ":time 1.5 is no whole number of nanoseconds"),
-        ("0 :invoke :read nil\nnonsense\n", "history.edn:2: 'nonsense' is no operation"),
+        ("[1, 2]", "history.edn:1: 1 is not an operation"),
+        ("{:process 0 :type :invoke :time 1.5}", ":time 1.5 is not a whole number of nanoseconds"),
+        ("0 :invoke :read nil\nnonsense\n", "history.edn:2: 'nonsense' is not an operation"),
         (edn(*op(0, "send", "[[:send 5 1]]", "[[:poll 7]]")), "history.edn:2: a poll of 7"),
         (edn(*op(0, "poll", "[[:poll]]", "[[:poll {5 [[-1 2]]}]]")), "history.edn:2: a poll of key 5 delivers"),
-        (edn(*op(0, "txn", "[[:append 1 2]]", "[[:r 1 7]]")), r"history.edn:2: \[:r 1 7\] reads 7, which is no list"),
+        (
+            edn(*op(0, "txn", "[[:append 1 2]]", "[[:r 1 7]]")),
+            r"history.edn:2: \[:r 1 7\] reads 7, which is not a list",
+        ),
     ],
 )
 def test_what_cannot_be_imported_is_named_with_file_line_and_value(tmp_path: Path, text: str, problem: str) -> None:

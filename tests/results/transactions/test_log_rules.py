@@ -115,7 +115,7 @@ def test_committed_records_that_nobody_looked_for_are_not_called_valid() -> None
     result = check_transactional_log(log_table([WRITES, READS]))
     assert result.verdict == "unknown"
     assert result.undecided == (
-        "1 committed record was delivered to nobody, and no final read that began later covers topic-partition 1",
+        "1 committed record was never delivered, and no final read that began later covers topic-partition 1",
     )
     seen = LogTransaction(3, 40, 50, (), (Delivered(1, 5, 8),))
     assert check_transactional_log(log_table([WRITES, READS, seen])).verdict == "valid"

@@ -50,7 +50,7 @@ def test_what_the_register_held_before_is_told_where_a_search_found_it() -> None
     ]
     (told,) = tell_registers(check_registers(register_table(history)))
     assert [(line.subject, line.text) for line in told.lines] == [
-        ("before", "the register held 5, whatever order came before"),
+        ("before", "the register held 5 in every order of the earlier operations"),
         ("process 1", "read nothing, begun at 0.000 s"),
     ]
 
