@@ -23,15 +23,16 @@ from rich.console import Console
 
 from squall.harness.hosts.deploy import BASE, Place
 from squall.harness.hosts.lab import lab_hosts, standing_lab
-from squall.harness.hosts.system import ClusterSettings, NodePlan, SquallNodes, agent_command
+from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command
 from squall.harness.inventory import Inventory, LabShape
 from squall.harness.plan import RunPlan, described, plan_suite
 from squall.harness.stand_ins import StandIn, StandInClock, StandInCluster, StandInOperator
 from squall.harness.suite import Suite
+from squall.harness.system_plugins import system_named
 from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.nemesis.disk import watched_calls
+from squall.nemesis.entries import targets_of
 from squall.nemesis.fault import ActsByItself, Fault, FaultContext
-from squall.nemesis.options import targets_of
 from squall.nemesis.ports import NODE_PROCESS, LoadHost
 from squall.nemesis.registry import build_fault
 from squall.nemesis.runner import Patience
@@ -75,7 +76,9 @@ class DryRun:
         self._places = {
             name: Place(python=host.python, home="~", bundle=f"~/{BASE}/bundles/BUNDLE") for name, host in nodes.items()
         }
-        self.nodes: dict[str, NodePlan] = SquallNodes().configure(self.inventory, self._places, self._settings)
+        self.nodes: dict[str, NodePlan] = system_named(cluster.system).configure(
+            self.inventory, self._places, self._settings
+        )
         self._earlier: dict[str, tuple[str, ...]] = {}
 
     @property

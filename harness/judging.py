@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+import squall.harness.check_plugins  # noqa: F401  # checks of installed packages become known
 from squall.harness.errors import NO_ROOM, UsageError
 from squall.harness.showing import parse_rows, shown_rows
 from squall.results.check import check_runs

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
+from squall.harness.system_plugins import OURS
 from squall.harness.targets import (
     Anywhere,
     Nodes,
@@ -28,9 +29,10 @@ from squall.harness.targets import (
 from squall.harness.yaml_source import dotted
 from squall.nemesis.durations import write_seconds
 from squall.nemesis.options import FaultOptions, PauseClients, RpcCut, RpcHold
-from squall.nemesis.registry import missing_verbs, only_on_hosts
+from squall.nemesis.registry import kind_of, missing_verbs, why_not_simulated
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.workload import Workload, workload_of
+from squall.workloads.workload import kind_of as workload_kind
 
 LARGEST_CHOSEN_SEED = 9999
 MOST_WORKERS = 2
@@ -187,12 +189,23 @@ def _messages(options: FaultOptions) -> str:
 
 
 def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:
-    """Raise UsageError for a fault that the simulation does not support."""
+    """Raise UsageError for a fault of what the simulation does not have, and for plugins that do not support it."""
+    if scenario.cluster.system != OURS:
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: cluster.system: {scenario.cluster.system} cannot be simulated;"
+            " the simulation has only our own nodes",
+            remedy=f"squall run {suite} --only {scenario.scenario}",
+        )
+    if not workload_kind(scenario.workload).simulation:
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: workload {scenario.workload.name} does not support the simulation",
+            remedy=f"squall run {suite} --only {scenario.scenario}",
+        )
     for path, entry in faults_of(scenario):
-        if missing := only_on_hosts(entry):
+        if reason := why_not_simulated(kind_of(entry)):
             raise UsageError(
-                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
-                f" {missing[0]}, which simulated hosts do not offer; only hosts of a lab or an inventory do",
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} {reason};"
+                " only hosts of a lab or an inventory do",
                 remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
             )
 
@@ -240,7 +253,7 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
     if schedule.faults:
         yield "schedule", f"{schedule.content_hash()}, on hosts as in simulation"
     for name, options in {fault.options.fault: fault.options for fault in schedule.faults}.items():
-        if missing := only_on_hosts(options):
-            yield "hosts only", f"{name} needs {missing[0]}, which simulated hosts do not offer"
+        if reason := why_not_simulated(kind_of(options)):
+            yield "hosts only", f"{name} {reason}"
     yield "checks", ", ".join(scenario.checks)
     yield "expect", str(scenario.expect)

@@ -39,7 +39,7 @@ from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.host_locks import LockLost
-from squall.harness.hosts.system import ClusterSettings, SquallNodes
+from squall.harness.hosts.system import ClusterSettings
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load_agents import LoadAgents
 from squall.harness.node_records import NodeRecords
@@ -48,6 +48,7 @@ from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run_hosts import Hosts
 from squall.harness.run_manifest import Facts, config_texts, manifest_of
+from squall.harness.system_plugins import system_named
 from squall.harness.targets import Nodes, refuse_bad_targets, refuse_too_few_brokers, refuse_without_clients
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
@@ -142,7 +143,7 @@ class ScenarioRun:
             refuse_capture(self.hosts.inventory)
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
-        await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
+        await self.testbed.deploy(system_named(cluster.system), settings, faults=bool(self.plan.schedule.faults))
         await self.testbed.heal()  # a run that was killed may have left open faults
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
@@ -156,7 +157,7 @@ class ScenarioRun:
             f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
         )
         remotes = [self.testbed.remotes[host.name] for host in self.hosts.inventory.clients]
-        self.clients = await asyncio.to_thread(deploy_clients, remotes)
+        self.clients = await asyncio.to_thread(deploy_clients, remotes, workload=self.scenario.workload.name)
         for name, one in self.testbed.deployed.items():
             if one.bundle.checksums.startswith("pure"):
                 self.display.say(f"{'':<11}{name} will be slow: checksums in {one.bundle.checksums}", style="yellow")

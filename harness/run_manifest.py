@@ -21,8 +21,9 @@ from squall.harness.hosts.reduced_lab import LACKS
 from squall.harness.hosts.system import NodePlan
 from squall.harness.plan import RunPlan
 from squall.harness.run_hosts import Hosts
+from squall.harness.suite import plugins_of
 from squall.results.kinds import OF_NODES
-from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
+from squall.results.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
 
 
 @dataclass
@@ -87,7 +88,12 @@ def manifest_of(
         final_read=facts.final_read,
         trouble=tuple(facts.trouble),
         workload=scenario.workload.model_dump(),
-        options={**facts.notes, **_of_the_lab(hosts), "idle_nemesis": plan.idle_nemesis},
+        options={
+            **facts.notes,
+            **_of_the_lab(hosts),
+            "idle_nemesis": plan.idle_nemesis,
+            **({PLUGINS: used} if (used := plugins_of(scenario)) else {}),
+        },
         node_config=dict(config_texts(scenario.cluster.config)),
         schedule_hash=plan.schedule.content_hash(),
         versions=versions(),

@@ -29,12 +29,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
+from squall.harness.check_plugins import CHECK_PLUGINS, CHECKS, known_check
 from squall.harness.errors import UsageError
+from squall.harness.fault_plugins import FAULT_PLUGINS
+from squall.harness.load_plugins import WORKLOAD_PLUGINS
+from squall.harness.system_plugins import OURS, SYSTEM_PLUGINS, known_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.durations import Duration, Seconds
-from squall.nemesis.options import FaultOptions, NemesisEntry, steps_in, targets_of
+from squall.nemesis.entries import NemesisEntry, steps_in, targets_of
+from squall.nemesis.options import FaultOptions
 from squall.nemesis.selector import TopicPartitionPattern, topic_partitions_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
@@ -113,6 +125,14 @@ class ClusterOptions(_Part):
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
     )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
+    system: Annotated[str, AfterValidator(known_system)] = Field(
+        default=OURS, description="what is deployed: our nodes, or the system of an installed package"
+    )
+
+    @classmethod
+    def unlisted(cls) -> tuple[str, ...]:
+        """The keys that schema and suggestions leave out: there is no choice of systems without a plugin."""
+        return () if SYSTEM_PLUGINS.names else ("system",)
 
     @model_validator(mode="after")
     def _topics(self) -> ClusterOptions:
@@ -235,17 +255,8 @@ class Requirements(_Part):
         )
 
 
-CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups", "replicas", "control-plane")
 USUAL_CHECKS = CHECKS[:2]
-
-
-def _known_check(name: str) -> str:
-    if name not in CHECKS:
-        raise ValueError(f"is not a check{suggestion(name, CHECKS)}")
-    return name
-
-
-Check = Annotated[str, AfterValidator(_known_check)]
+Check = Annotated[str, AfterValidator(known_check)]
 
 
 class Scenario(_Part):
@@ -435,6 +446,18 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
         for index, operation in enumerate(scenario.workload.operations or ()):
             if (trouble := workload.trouble_with(operation)) is not None:
                 raise source.error((*at, "workload", "operations", index), trouble)
+    if scenario.cluster.system == OURS:
+        _refuse_config(source, at, scenario)
+    for path, entry in faults_of(scenario):
+        for name, target in targets_of(entry).items():
+            for pattern in topic_partitions_in(target):
+                problem = _missing(scenario, pattern)
+                if problem:
+                    raise source.error((*at, *path, name), f"{shown(target)}: {problem}")
+
+
+def _refuse_config(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
+    """Raise UsageError for configuration that our nodes do not take."""
     config = scenario.cluster.config
     for key in COMBINED_NODE.keys() & config.keys():
         problem = "follows from the hosts and is set for each of them; leave it out"
@@ -446,12 +469,6 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
         known = value is not None and not wrong.problem.startswith("unknown")
         problem = f"{shown(value)} {wrong.problem}" if known else wrong.problem
         raise source.error((*at, "cluster", "config", wrong.key), problem) from None
-    for path, entry in faults_of(scenario):
-        for name, target in targets_of(entry).items():
-            for pattern in topic_partitions_in(target):
-                problem = _missing(scenario, pattern)
-                if problem:
-                    raise source.error((*at, *path, name), f"{shown(target)}: {problem}")
 
 
 def _missing(scenario: Scenario, pattern: TopicPartitionPattern) -> str:
@@ -475,6 +492,18 @@ def text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def plugins_of(scenario: Scenario) -> dict[str, str]:
+    """The plugins that a scenario uses, such as `fault full-inodes`, and the package of each with its version."""
+    faults = dict.fromkeys(entry.fault for _, entry in faults_of(scenario) if entry.fault in FAULT_PLUGINS.names)
+    used = {f"fault {name}": FAULT_PLUGINS.origin(name) for name in faults}
+    used |= {f"check {name}": CHECK_PLUGINS.origin(name) for name in scenario.checks if name in CHECK_PLUGINS.names}
+    if scenario.workload.name in WORKLOAD_PLUGINS.names:
+        used[f"workload {scenario.workload.name}"] = WORKLOAD_PLUGINS.origin(scenario.workload.name)
+    if scenario.cluster.system != OURS:
+        used[f"system {scenario.cluster.system}"] = SYSTEM_PLUGINS.origin(scenario.cluster.system)
+    return used
+
+
 def _refuse_twice(source: YamlSource, placed: Sequence[tuple[KeyPath, Scenario]]) -> None:
     seen: dict[str, KeyPath] = {}
     for place, one in placed:
@@ -488,6 +517,10 @@ def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of a suite file, for editors."""
     single, several = Scenario.model_json_schema(), _SuiteFile.model_json_schema()
     definitions = {**several.pop("$defs", {}), **single.pop("$defs", {})}
+    for name in ClusterOptions.unlisted():
+        del definitions["ClusterOptions"]["properties"][name]
+        for scenario in (single, definitions["Scenario"]):
+            del scenario["properties"]["cluster"]["default"][name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Squall suite",

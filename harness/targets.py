@@ -14,8 +14,8 @@ from pathlib import Path
 from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory, LabShape
 from squall.harness.suite import Scenario
+from squall.nemesis.entries import targets_of
 from squall.nemesis.exclusion import clashes
-from squall.nemesis.options import targets_of
 from squall.nemesis.schedule import Schedule
 from squall.nemesis.selector import (
     But,

@@ -37,6 +37,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import squall.harness.load_plugins  # noqa: F401  # workloads of installed packages become known
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.workloads.clients.client import Client, ClientKit, ClientPlan

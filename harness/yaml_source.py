@@ -22,7 +22,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -287,7 +287,7 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
         for name, field in one.model_fields.items():
             if part in (name, field.alias):
                 found = True
-                yield field.annotation
+                yield Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     branches = [one for one in _models(annotation) if _is_named(one, part)]
     if not found and branches:
         yield from branches
@@ -315,8 +315,12 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _direct_models(annotation)
     for argument in get_args(annotation):
         yield from _models(argument)
+        if hasattr(argument, "models"):  # of plugins, which the annotation cannot name
+            yield from argument.models()
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:
+    unlisted = model.unlisted() if hasattr(model, "unlisted") else ()
     for name, field in model.model_fields.items():
-        yield field.alias or name
+        if name not in unlisted:
+            yield field.alias or name

@@ -261,6 +261,7 @@ CLOCKS = (
         ClockMonotonic,
         HurryMonotonic,
         ("clock.monotonic",),
+        simulation=False,
         on_hosts="lab: the clock page that the process reads, by the shim in C; real hosts: not supported",
         proof="the monotonic rate that a process sees, its wall clock correct; the rate in the running node's memory",
         limits="a monotonic clock never goes back: it stays ahead until the host's state is removed; waits other than "

@@ -188,13 +188,38 @@ NOT_HEALED = (
 )
 
 DAMAGES = (
-    Kind(BitFlip, DamageFiles, ("disk.damage",), on_hosts=BY_ROOT, proof=READ_BY_ANOTHER, limits=NOT_HEALED),
-    Kind(TruncateFile, DamageFiles, ("disk.damage",), on_hosts=BY_ROOT, proof=READ_BY_ANOTHER, limits=NOT_HEALED),
-    Kind(CopyChunk, DamageFiles, ("disk.damage",), on_hosts=BY_ROOT, proof=READ_BY_ANOTHER, limits=NOT_HEALED),
+    Kind(
+        BitFlip,
+        DamageFiles,
+        ("disk.damage",),
+        simulation=False,
+        on_hosts=BY_ROOT,
+        proof=READ_BY_ANOTHER,
+        limits=NOT_HEALED,
+    ),
+    Kind(
+        TruncateFile,
+        DamageFiles,
+        ("disk.damage",),
+        simulation=False,
+        on_hosts=BY_ROOT,
+        proof=READ_BY_ANOTHER,
+        limits=NOT_HEALED,
+    ),
+    Kind(
+        CopyChunk,
+        DamageFiles,
+        ("disk.damage",),
+        simulation=False,
+        on_hosts=BY_ROOT,
+        proof=READ_BY_ANOTHER,
+        limits=NOT_HEALED,
+    ),
     Kind(
         LoseFile,
         DamageFiles,
         ("disk.damage",),
+        simulation=False,
         on_hosts="the file is moved out of the log directory or renamed in it; moved back unless `restore: false`",
         proof="another process does not find it",
         limits=NOT_HEALED,
@@ -203,6 +228,7 @@ DAMAGES = (
         FileCopyRestore,
         RestoreCopy,
         ("disk.copy", "disk.rewind"),
+        simulation=False,
         on_hosts="the log directory is copied while the node is paused; later SIGKILL, and the copy takes "
         "its place; started again when healed",
         proof="as for `kill`; the digests of all files equal those of the copy; how many bytes were written since",

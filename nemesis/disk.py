@@ -46,7 +46,7 @@ def _calls_of(options: FaultOptions) -> tuple[str, ...]:
         return TAKES_SPACE
     if isinstance(options, ReadOnlyDisk):
         return CHANGES
-    return options.calls if isinstance(options, WatchedDisk) else ()
+    return options.calls if isinstance(options, DiskError | DiskSlow | DiskStall | LyingFsync) else ()
 
 
 def _verb_and_more(options: WatchedDisk) -> tuple[str, Mapping[str, object]]:

@@ -60,6 +60,7 @@ LOADS = (
         DiskLoad,
         LoadDisk,
         ("disk.load",),
+        simulation=False,
         on_hosts="a process writes and fsyncs an unnamed file beside the log directory, repeatedly",
         proof="the bytes that the kernel counts as written by that process; how long an fsync of another process takes",
         limits="how slow the disk gets depends on the disk; writes to tmpfs are not counted",

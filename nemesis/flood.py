@@ -96,6 +96,7 @@ FLOODS = (
         Flood,
         FloodHost,
         ("net.flood",),
+        simulation=False,
         on_hosts="a process on another node's host sends datagrams to the target's discard port",
         proof="the bytes per second that the target's interface receives",
         limits="not in simulation",

@@ -151,6 +151,7 @@ INTERFACES = (
         InterfaceDown,
         TakeInterfaceDown,
         ("net.interface_down",),
+        simulation=False,
         on_hosts="the host takes its interface down and later up again, with its routes (`ip link`)",
         proof="no other node reaches the host; the host's own observation of its interface, reported afterwards",
         limits="the control connection is cut too, unless it uses another interface; needs iproute2; not in simulation",

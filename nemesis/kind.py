@@ -1,19 +1,21 @@
 """A kind of fault: its options, its constructor, the verbs it needs, and its description.
 
-`docs/faults.md` and `squall faults` are generated from these, so that the description of a fault stands beside its
-code.
+This is the one place in which a fault is declared. `registry.py` lists the declarations, and everything else follows
+from them: what a suite's `nemesis:` may hold, the names in error messages, `squall faults` and the tables of
+`docs/faults.md`, and which verbs hosts and simulation offer. A package of a user declares its faults in the same way
+(docs/writing-a-fault.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import name_of
+from squall.nemesis.options.base import FaultOptions, name_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Kind:
     """The evidence that it took hold, independent of the injection."""
     limits: str = ""
     """What it does not do, or not everywhere; empty if there is nothing to say."""
+    simulation: bool = True
+    """Whether simulated hosts can carry it out."""
 
     @property
     def name(self) -> str:
@@ -39,3 +43,15 @@ class Kind:
     def what(self) -> str:
         """What it does, from the docstring of its options."""
         return " ".join((self.options.__doc__ or "").split("\n\n")[0].split())
+
+
+def wrong_with_kind(name: str, made: Any) -> str | None:
+    """Why an object is not the declaration of a fault of this name; None if it is."""
+    if not isinstance(made, Kind):
+        return f"names {made!r}, which is no Kind"
+    if not (isinstance(made.options, type) and issubclass(made.options, FaultOptions)):
+        return f"names a Kind whose options, {made.options!r}, are no subclass of FaultOptions"
+    fault = made.options.model_fields.get("fault")
+    if fault is None or get_args(fault.annotation) != (name,):
+        return f"names a Kind whose options do not have the field `fault: Literal[{name!r}]`"
+    return None

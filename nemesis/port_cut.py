@@ -181,6 +181,7 @@ PORT_CUTS = (
         CutPort,
         CutConnections,
         ("net.drop_port",),
+        simulation=False,
         on_hosts="the target drops packets of one TCP port, to and from some addresses, at raw prerouting and output",
         proof="connections without a response, while datagrams and other connections of the same hosts pass",
         limits="needs nftables; not in simulation",

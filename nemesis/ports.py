@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 NODE_PROCESS = "node"
 """The name under which a host's Kafka node is defined (`proc.define`), and at which process faults aim."""
@@ -162,3 +162,32 @@ NowNs = Callable[[], int]
 
 Sleep = Callable[[float], Awaitable[None]]
 """Wait for that many seconds of the world's time."""
+
+
+class Plugins(Protocol):
+    """What installed packages add here, by name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all plugins, whether or not they can be loaded."""
+        ...
+
+    def load(self, name: str) -> Any:
+        """Import a plugin. Raises ValueError, which names its package and says what would be right."""
+        ...
+
+    def origin(self, name: str) -> str:
+        """The package that provides a plugin, with its version."""
+        ...
+
+
+class NoPlugins:
+    """No package adds anything."""
+
+    names: tuple[str, ...] = ()
+
+    def load(self, name: str) -> Any:
+        raise ValueError(f"no installed package provides {name}")
+
+    def origin(self, name: str) -> str:
+        return ""

@@ -93,6 +93,7 @@ CLIENTS = (
         PauseClients,
         PauseLoad,
         ("proc.adopt", "proc.pause"),
+        simulation=False,
         on_hosts="SIGSTOP of load workers on client hosts; SIGCONT when healed",
         proof="state `stopped` of the same process",
         limits="needs client hosts; a load worker is never killed, because its history would end too",

@@ -76,6 +76,7 @@ COMMANDS = (
         Command,
         RunCommands,
         ("host.command",),
+        simulation=False,
         on_hosts="shell commands, as the agent's user; the host stores the heal command before the first one runs",
         proof="the check command fails before, succeeds during and fails after",
         limits="proves only what the check command proves; the heal command must be harmless if nothing needs healing",

@@ -98,6 +98,7 @@ FAILPOINTS = (
         KillAtCall,
         KillAtDiskCall,
         ("proc.kill_at_call",),
+        simulation=False,
         on_hosts="a supervisor of the node's disk calls (seccomp user notification) kills the node instead of the"
         " call, or makes the call for the node and then kills it; started again when healed",
         proof="as for `kill`; and the files of the call are unchanged (`before`) or show its effect (`after`)",

@@ -18,13 +18,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from squall.nemesis import options as suite
+from squall.nemesis import entries as suite
 from squall.nemesis.durations import drawn, longest_of, write_seconds
+from squall.nemesis.options import FaultOptions, LeaderKillLagging, Timed
 from squall.nemesis.selector import labels_in
 
 SCHEDULE_VERSION = 1
 _TIMING = ("at", "for", "repeat", "after")
-_FAULT_OPTIONS: TypeAdapter[suite.FaultOptions] = TypeAdapter(suite.AnyFault)
+_FAULT_OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(suite.AnyFault)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ScheduledFault:
     id: str
     at_s: float
     for_s: float
-    options: suite.FaultOptions
+    options: FaultOptions
     seed: str
     follows: str | None = None
 
@@ -90,9 +91,9 @@ class Schedule:
         return max((fault.ends_at_s for fault in self.faults), default=0.0)
 
 
-def occupied(options: suite.FaultOptions, for_s: float) -> float:
+def occupied(options: FaultOptions, for_s: float) -> float:
     """How long an occurrence keeps the cluster busy: `for`, and what the fault does before it."""
-    return options.lag + for_s if isinstance(options, suite.LeaderKillLagging) else for_s
+    return options.lag + for_s if isinstance(options, LeaderKillLagging) else for_s
 
 
 def build_schedule(
@@ -146,7 +147,7 @@ def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
                     raise ValueError(f"nemesis[{index}].{name}: {text!r}: no fault is called {strange[0]}; {remedy}")
 
 
-def _starts(entry: suite.Timed, index: int, span: _Span) -> Iterator[float]:
+def _starts(entry: Timed, index: int, span: _Span) -> Iterator[float]:
     """The start times of an entry, given the longest duration of each occurrence."""
     longest = _longest(entry)
     if entry.repeat is None:
@@ -173,13 +174,13 @@ def _starts(entry: suite.Timed, index: int, span: _Span) -> Iterator[float]:
         raise ValueError(f"nemesis[{index}]: not even one turn fits the load of {write_seconds(span.faults_s)}")
 
 
-def _longest(entry: suite.Timed) -> float:
+def _longest(entry: Timed) -> float:
     if isinstance(entry, suite.Sequence):
         return sum(step.after + _longest(step) for step in entry.steps)
     if isinstance(entry, suite.Parallel):
         return max(step.after + _longest(step) for step in entry.steps)
     length = longest_of(entry.length())
-    return entry.lag + length if isinstance(entry, suite.LeaderKillLagging) else length
+    return entry.lag + length if isinstance(entry, LeaderKillLagging) else length
 
 
 def _mixed(entry: suite.Mix, index: int, span: _Span, seed: int) -> Iterator[ScheduledFault]:
@@ -211,7 +212,7 @@ def _mixed(entry: suite.Mix, index: int, span: _Span, seed: int) -> Iterator[Sch
 
 
 def _occurrence(
-    entry: suite.FaultOptions | suite.Sequence | suite.Parallel, name: str, start: float, seed: int
+    entry: FaultOptions | suite.Sequence | suite.Parallel, name: str, start: float, seed: int
 ) -> Iterator[ScheduledFault]:
     if isinstance(entry, suite.Parallel):
         for number, step in enumerate(entry.steps, start=1):
@@ -228,7 +229,7 @@ def _occurrence(
         at, follows = scheduled.ends_at_s, scheduled.id
 
 
-def _scheduled(options: suite.FaultOptions, name: str, at: float, seed: int, follows: str | None) -> ScheduledFault:
+def _scheduled(options: FaultOptions, name: str, at: float, seed: int, follows: str | None) -> ScheduledFault:
     own_seed = options.lot or f"{seed}/nemesis/{name}"
     for_s = drawn(options.length(), random.Random(f"{own_seed}/duration"))
     bare = options.model_copy(update={"at": None, "duration": None, "repeat": None, "after": 0.0, "lot": None})

@@ -174,6 +174,7 @@ SPOILT_LINKS = (
         BadLink,
         SpoilLink,
         ("net.spoil",),
+        simulation=False,
         on_hosts="packets are queued (NFQUEUE) for the link emulator, which duplicates, damages, delays or drops them",
         proof="trains of numbered datagrams, counted by the receivers",
         limits="a damaged packet keeps its checksum, so that TCP treats it as lost; not in simulation, which has no"

@@ -12,7 +12,7 @@ that it is free of anomalies. Each kind of operation other than those on logs is
 Further tasks of the same job check whether the history is well-formed (`checks/well_formed_task.py`); if it is not, or
 if time runs out before that is known, no finding in it counts. The control process reads only the footer of a closed
 history, so that its memory grows with tasks and not with operations; only lists (`lists.py`) are made into transactions
-here.
+here. Checks of installed packages are carried out in the control process when a run is concluded (`plugin_checks.py`).
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ from squall.results.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, 
 from squall.results.lists import holds_lists, recorded_beside, transactions_of
 from squall.results.manifest import Manifest
 from squall.results.parquet_files import kept_open
+from squall.results.plugin_checks import plugin_results
 from squall.results.report import write_report
 from squall.results.required import windows_of
 from squall.results.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
@@ -231,7 +232,7 @@ def check_runs(
 
     def conclude(number: int) -> None:
         run_dir, one, seconds = Path(run_dirs[number]), prepared[number], laps.count(number)
-        verdicts[number] = _conclude(run_dir, one, found.pop(number, Found()), engine.name, seconds, report)
+        verdicts[number] = _conclude(run_dir, one, found.pop(number, Found()), engine.name, seconds, report, deadline)
 
     there: dict[int, Prepared] = {}
     for number, one in enumerate(prepared):
@@ -297,6 +298,7 @@ def verdict_of(run_dir: Path) -> Verdict:
         further = [check_further(name, kind, manifest.workload) for name, kind in tables.items()]
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
+    further += plugin_results(run_dir, manifest, None)
     around = _around(run_dir, frame)
     seconds = time.perf_counter() - began
     return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
@@ -471,6 +473,7 @@ def _conclude(
     engine: str,
     seconds: float,
     report: bool,
+    deadline: float | None,
 ) -> Verdict:
     """Judge a run, and write verdict, tables and report."""
     problem = None if isinstance(one, Verdict) else found.problem(one)
@@ -484,7 +487,7 @@ def _conclude(
         one.manifest,
         found.results,
         one.around,
-        further=found.further,
+        further=[*found.further, *plugin_results(run_dir, one.manifest, deadline)],
         unchecked=found.unchecked,
         latencies=found.counted.counts.latencies,
         torn=one.torn,

@@ -33,7 +33,7 @@ NOT_COLLECTED: Final = "nodes_not_collected"
 """Among a manifest's `options`: why a run has no tables of its nodes."""
 
 
-class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
+class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one check: its statement, whether that holds (None: unknown), and how much was checked."""
 
     check: str
@@ -44,6 +44,8 @@ class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     noted: dict[str, int]
     seconds: float
+    plugin: str = ""
+    """The package, with its version, whose check this is; empty for ours."""
 
     @property
     def counted(self) -> str:
@@ -73,6 +75,7 @@ def summarised(results: Sequence[FurtherResult]) -> tuple[FurtherSummary, ...]:
             counts=dict(one.counts),
             noted=one.noted,
             seconds=round(one.milliseconds / 1000, 3),
+            plugin=one.plugin,
         )
         for one in results
     )
@@ -83,7 +86,7 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
     reasons = []
     done = {one.check for one in results}
     for name in manifest.checks:
-        if name not in KNOWN_CHECKS:
+        if name not in KNOWN_CHECKS and name not in done:
             reasons.append(f"check {name}: unknown check; known are {', '.join(KNOWN_CHECKS)}")
         elif name in OF_NODES and name not in done:
             why = manifest.options.get(NOT_COLLECTED, "nothing was collected from the nodes")
@@ -101,7 +104,8 @@ def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
     """For a run that is not about logs: whether enough operations were acknowledged to prove anything."""
     if LOG in manifest.checks or (manifest.checks and set(manifest.checks) <= set(OF_NODES)):
         return []
-    if not any(name in FURTHER_CHECKS and name not in OF_NODES for name in manifest.checks):
+    of_operations = {*FURTHER_CHECKS, *(one.check for one in results if one.plugin)} - {*OF_NODES}
+    if not of_operations & {*manifest.checks}:
         return ["no check of operations was requested: nothing was checked"]
     acknowledged = sum(one.acknowledged for one in results)
     if acknowledged >= manifest.min_acknowledged:
@@ -116,10 +120,14 @@ def tell_further(results: Sequence[FurtherResult], around: Surroundings) -> tupl
     """Describe all witnesses in words, in the order of the registry of anomalies."""
     order = {name: place for place, name in enumerate(ANOMALIES)}
     told = [_told(one, facts, around) for one in results for facts in one.witnesses]
-    return tuple(sorted(told, key=lambda one: order[one.anomaly]))
+    return tuple(sorted(told, key=lambda one: order.get(one.anomaly, len(order))))
 
 
 def _told(result: FurtherResult, facts: FurtherWitness, around: Surroundings) -> ToldFurther:
+    if facts.plugin is not None:
+        lines = tuple(WitnessLine(subject, text) for subject, text in facts.plugin.lines)
+        title = f"{result.check}: {facts.plugin.title}"
+        return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=facts.plugin.hint, facts=facts)
     title, lines = _title_and_lines(result, facts, around)
     return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=ANOMALIES[facts.anomaly].hint, facts=facts)
 

@@ -18,6 +18,8 @@ from squall.results.ill_formed import IllFormedHistory
 from squall.results.whole_file import write_whole
 
 MANIFEST_FILE: Final = "run.json"
+PLUGINS: Final = "plugins"
+"""Among a manifest's `options`: the plugins of the run, such as `fault full-inodes`, and the package of each."""
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):

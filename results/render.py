@@ -46,9 +46,13 @@ def check_lines(verdict: Verdict) -> list[Line]:
         lines.append(("plain", f"{'':<7}{held}"))
     for further in verdict.further:
         looked_at = f" ({further.counted})" if further.check in OF_NODES else ""
-        lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}{looked_at}"))
+        of_plugin = f" (check {further.check} of {further.plugin})" if further.plugin else ""
+        lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}{looked_at}{of_plugin}"))
         lines += [("dim", f"{'':<7}noted: {grouped(count)} {name}") for name, count in further.noted.items()]
     lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
+    others = [f"{name} of {package}" for name, package in verdict.plugins.items() if not name.startswith("check ")]
+    if others:
+        lines.append(("plain", f"{'':<7}plugins: {', '.join(others)}"))
     if verdict.not_known:
         lines.append(("plain", f"{'':<7}not known, as the history is imported: {', '.join(verdict.not_known)}"))
     if availability := availability_text(verdict):

@@ -134,7 +134,9 @@ def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
 
 
 def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
-    return {"told": told, "meaning": ANOMALIES[told.anomaly].meaning, "diagram": Markup(_further_diagram(told, around))}
+    plugin = told.facts.plugin
+    meaning = ANOMALIES[told.anomaly].meaning if plugin is None else plugin.meaning
+    return {"told": told, "meaning": meaning, "diagram": Markup(_further_diagram(told, around))}
 
 
 def _further_diagram(told: ToldFurther, around: Surroundings) -> str:

@@ -28,7 +28,7 @@ from squall.results.checks.tally import Tally
 from squall.results.further_verdict import FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.ill_formed import IllFormedHistory
 from squall.results.latency import SendLatency, send_latency
-from squall.results.manifest import Expected, Manifest
+from squall.results.manifest import PLUGINS, Expected, Manifest
 from squall.results.reasons import about_logs, reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
 from squall.results.segments import ClusterObservation, FaultWindow
@@ -129,6 +129,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     further: tuple[FurtherSummary, ...] = ()
     further_witnesses: tuple[ToldFurther, ...] = ()
     send_latency: SendLatency | None = None
+    plugins: dict[str, str] = {}
+    """The plugins that the run used, such as `fault full-inodes`, and the package of each with its version."""
 
     @property
     def is_about_logs(self) -> bool:
@@ -157,6 +159,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             del data["not_known"]
         if not self.further:
             del data["further"], data["further_witnesses"]
+        if not self.plugins:
+            del data["plugins"]
         write_whole(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
         return path
 
@@ -247,6 +251,7 @@ def judge(
         further=summarised(further),
         further_witnesses=tell_further(further, around),
         send_latency=None if latencies is None else send_latency(latencies, results),
+        plugins={**_plugins_of(manifest), **{f"check {one.check}": one.plugin for one in further if one.plugin}},
     )
 
 
@@ -257,7 +262,18 @@ def _anomalies(results: Sequence[PartitionResult], further: Sequence[FurtherResu
         where |= {one.check: one.anomalies[name] for one in further if one.anomalies.get(name)}
         if where:
             found.append(AnomalyCount(name, anomaly.meaning, sum(where.values()), where))
+    for one in further:
+        found += [
+            AnomalyCount(name, one.meanings[name], count, {one.check: count})
+            for name, count in one.anomalies.items()
+            if name in one.meanings
+        ]
     return tuple(found)
+
+
+def _plugins_of(manifest: Manifest) -> dict[str, str]:
+    named = manifest.options.get(PLUGINS)
+    return {str(name): str(package) for name, package in named.items()} if isinstance(named, dict) else {}
 
 
 def _witnesses(results: Sequence[PartitionResult], around: Surroundings) -> tuple[Witness, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Stream(Protocol):
@@ -40,3 +40,25 @@ class Clock(Protocol):
     def now_ns(self) -> int: ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+
+class Plugins(Protocol):
+    """What installed packages add here, by name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all plugins, whether or not they can be loaded."""
+        ...
+
+    def load(self, name: str) -> Any:
+        """Import a plugin. Raises ValueError, which names its package and says what would be right."""
+        ...
+
+
+class NoPlugins:
+    """No package adds anything."""
+
+    names: tuple[str, ...] = ()
+
+    def load(self, name: str) -> Any:
+        raise ValueError(f"no installed package provides {name}")

@@ -19,7 +19,7 @@ from squall.harness.inventory import Inventory
 from squall.nemesis.disk import watched_calls
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import FaultOptions
-from squall.nemesis.registry import FAULTS, ON_HOSTS
+from squall.nemesis.registry import ON_HOSTS, kind_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Abilities:
         if watched_calls([options]):
             for host, reason in sorted(self.unwatchable.items()):
                 return f"{host}: disk calls cannot be watched: {reason}"
-        return self.why_not_kind(FAULTS[type(options)])
+        return self.why_not_kind(kind_of(options))
 
     def why_not_kind(self, kind: Kind) -> str:
         """Like `why_not`, for a kind with any options."""

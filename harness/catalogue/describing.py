@@ -12,10 +12,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from squall.harness.catalogue.trials import flat
+from squall.harness.fault_plugins import plugin_kinds
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Timed
-from squall.nemesis.registry import KINDS, only_on_hosts_kind
+from squall.nemesis.registry import KINDS, why_not_simulated
 
 COMMON = tuple(Timed.model_fields)
 VALIDATED_AS = {
@@ -125,8 +126,9 @@ def _least(kind: Kind) -> Iterator[tuple[str, str]]:
 
 def in_simulation(kind: Kind) -> bool:
     """Return whether simulated hosts support it, too."""
-    return not only_on_hosts_kind(kind)
+    return not why_not_simulated(kind)
 
 
 def kinds_by_name() -> dict[str, Kind]:
-    return {kind.name: kind for kind in KINDS}
+    """Our kinds of faults, and those of installed packages that can be used."""
+    return {kind.name: kind for kind in (*KINDS, *(kind for _, kind, _ in plugin_kinds() if kind is not None))}

@@ -20,13 +20,14 @@ from squall.harness.catalogue.describing import example_of, in_simulation, kinds
 from squall.harness.catalogue.trials import trial_of, why_not
 from squall.harness.display import CHECK, CROSS, LABEL_WIDTH
 from squall.harness.errors import UsageError
+from squall.harness.fault_plugins import FAULT_PLUGINS, plugin_kinds
 from squall.harness.hosts.lab import check_machine, find_lab, private_lab
 from squall.harness.inventory import Inventory
 from squall.harness.run_hosts import Hosts, standing_hosts
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.entries import nearest_fault
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import nearest_fault
 from squall.nemesis.registry import KINDS
 
 
@@ -64,18 +65,31 @@ def catalogue_as_json(abilities: Abilities | None, inventory: Inventory | None) 
     return {
         "hosts": abilities.source if abilities is not None else None,
         "kinds": [
-            {
-                "name": kind.name,
-                "what": kind.what,
-                "driver": abilities.driver(kind) if abilities is not None else kind.on_hosts,
-                "why_not": abilities.why_not_kind(kind) if abilities is not None else "",
-                "simulation": in_simulation(kind),
-                "rows": [row.number for row in rows_of(kind)],
-            }
-            for kind in KINDS
+            *(_listed_kind(kind, abilities) for kind in KINDS),
+            *(_listed_plugin(name, kind, problem, abilities) for name, kind, problem in plugin_kinds()),
         ],
         "rows": [_row_as_json(row, abilities, inventory) for row in ROWS],
     }
+
+
+def _listed_kind(kind: Kind, abilities: Abilities | None) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "what": kind.what,
+        "driver": abilities.driver(kind) if abilities is not None else kind.on_hosts,
+        "why_not": abilities.why_not_kind(kind) if abilities is not None else "",
+        "simulation": in_simulation(kind),
+        "rows": [row.number for row in rows_of(kind)],
+    }
+
+
+def _listed_plugin(name: str, kind: Kind | None, problem: str, abilities: Abilities | None) -> dict[str, Any]:
+    """A fault of an installed package, or why it cannot be used."""
+    package = {"package": FAULT_PLUGINS.origin(name)}
+    if kind is not None:
+        return _listed_kind(kind, abilities) | package
+    unusable = {"what": "", "driver": "", "why_not": problem, "simulation": False, "rows": []}
+    return {"name": name, **unusable, **package}
 
 
 def _row_as_json(row: Row, abilities: Abilities | None, inventory: Inventory | None) -> dict[str, Any]:
@@ -95,7 +109,8 @@ def _print_kinds(out: Console, listed: dict[str, Any]) -> None:
     table.add_column("rows")
     for kind in listed["kinds"]:
         driver = _mark(kind["why_not"], kind["driver"])
-        table.add_row(kind["name"], Text(kind["what"]), driver, ", ".join(map(str, kind["rows"])))
+        what = f"{kind['what']} ({kind['package']})".strip() if "package" in kind else kind["what"]
+        table.add_row(kind["name"], Text(what), driver, ", ".join(map(str, kind["rows"])))
     out.print(table)
     out.print()
 
@@ -124,7 +139,10 @@ def _mark(why_not: str, able: str) -> Text:
 
 
 def show_kind(out: Console, name: str, *, as_json: bool) -> None:
-    """Show one kind of fault in full. Raises UsageError for an unknown name."""
+    """One kind of fault in full. Raises UsageError for a name that there is not."""
+    problem = FAULT_PLUGINS.problem(name) if name in FAULT_PLUGINS.names else ""
+    if problem:
+        raise UsageError(problem)
     kind = kinds_by_name().get(name)
     if kind is None:
         near = nearest_fault(name)
@@ -141,6 +159,7 @@ def show_kind(out: Console, name: str, *, as_json: bool) -> None:
         ("limits", kind.limits or "none known"),
         ("verbs", ", ".join(kind.verbs) or "none: the cluster is asked, or other verbs than of faults do"),
         ("simulation", "yes" if in_simulation(kind) else "no: only hosts can do it"),
+        *((("package", FAULT_PLUGINS.origin(name)),) if name in FAULT_PLUGINS.names else ()),
         ("rows", "; ".join(f"{row.number} {row.name}" for row in rows_of(kind)) or "none of the field's own"),
     ):
         out.print(f"{label:<{LABEL_WIDTH}}{text}", markup=False)

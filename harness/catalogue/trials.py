@@ -19,8 +19,8 @@ from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.evidence import FaultRecord, in_words
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.schedule import Schedule, ScheduledFault, build_schedule
 
 WINDOW_SECONDS = 5.0

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import (
     BASE,
     Bundle,
@@ -37,9 +38,13 @@ from squall.harness.hosts.deploy import (
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import room
+from squall.harness.load_plugins import WORKLOAD_PLUGINS
+from squall.harness.plugins import modules_missing, requirements
 
 WORKER_MODULES = (
     "squall.harness.interpreter",
+    "squall.harness.load_plugins",
+    "squall.harness.plugins",
     "squall.harness.recording",
     "squall.harness.tcp",
     "squall.harness.worker",
@@ -86,14 +91,18 @@ class ClientHost:
         return f"{self.deployed.place.home}/{BASE}/load/{run_id}-{worker}"
 
 
-def deploy_clients(remotes: Iterable[Remote], *, cache: Path | None = None) -> list[ClientHost]:
-    """Prepare client hosts. Raises one UsageError for all failures."""
+def deploy_clients(remotes: Iterable[Remote], *, workload: str = "", cache: Path | None = None) -> list[ClientHost]:
+    """Make client hosts ready, with the package of the workload if it is a plugin.
+
+    Raises one UsageError for all that went wrong.
+    """
     listed = list(remotes)
+    packages = packages_of(workload) if listed else ()
     found = on_all(listed, probe)
     bundles: dict[HostKind, Bundle | WheelMissing] = {}
     for kind in {one.kind for one in found.values()}:
         try:
-            bundles[kind] = client_bundle(kind, cache or default_cache())
+            bundles[kind] = client_bundle(kind, cache or default_cache(), packages)
         except WheelMissing as missing:
             bundles[kind] = missing
 
@@ -112,8 +121,25 @@ def deploy_clients(remotes: Iterable[Remote], *, cache: Path | None = None) -> l
     return [ClientHost(remote, deployed[remote.name], number) for number, remote in enumerate(listed, 1)]
 
 
-def client_bundle(kind: HostKind, cache: Path) -> Bundle:
-    """Return the bundle for client hosts of this kind. Raises WheelMissing."""
+def packages_of(workload: str) -> tuple[str, ...]:
+    """The installed packages that a workload needs beyond ours: none unless it is a plugin.
+
+    Raises UsageError for a package whose files cannot be sent to client hosts.
+    """
+    point = WORKLOAD_PLUGINS.entry_point(workload)
+    if point is None or point.dist is None:
+        return ()
+    if modules_missing(point.dist, point.value):
+        raise UsageError(
+            f"workload {workload}: client hosts cannot get the package {WORKLOAD_PLUGINS.origin(workload)}:"
+            f" {point.value.partition(':')[0]} is not among its installed files",
+            remedy="install the package without --editable, or use no client hosts",
+        )
+    return (point.dist.name, *(name for name in requirements(point.dist) if name not in LIBRARIES))
+
+
+def client_bundle(kind: HostKind, cache: Path, packages: Sequence[str] = ()) -> Bundle:
+    """The bundle for client hosts of this kind, with these packages besides. Raises WheelMissing."""
     files: dict[str, bytes] = {}
     compiled = kind.python == sys.version_info[:2]
     for source in worker_files():
@@ -121,7 +147,7 @@ def client_bundle(kind: HostKind, cache: Path) -> Bundle:
     for package in WORKER_PACKAGES:
         source = PurePosixPath(*package.split(".")[1:])
         add_directory(files, _place(source), f"lib/squall/{source}", compiled=compiled)
-    for library in LIBRARIES:
+    for library in (*LIBRARIES, *packages):
         if kind == HostKind.here() or _is_plain_python(library):
             add_installed(files, library)
         else:

@@ -128,19 +128,32 @@ class NodePlan:
 
 
 class System(Protocol):
-    """A system that can be deployed to hosts and tested there."""
+    """A system that can be put on hosts and tested there.
+
+    The rest of Squall knows a system only by this contract, and by the Kafka protocol that its nodes speak: brokers at
+    `BROKER_PORT`, controllers (Raft voters that answer DescribeQuorum) at `CONTROLLER_PORT`. A package adds a system by
+    an entry point of the group `squall.systems`, and a suite chooses it by `cluster: {system: NAME}`
+    (docs/writing-a-system.md). An object is made for each run.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that suites use."""
+        ...
 
     def bundle(self, kind: HostKind) -> Bundle:
-        """Return what has to lie on a host of this kind."""
+        """What has to lie on a host of this kind: the system's files and the host agent, as `bundler` puts them
+        together. Equal content must have an equal name: a host that has the bundle does not get it again.
+        """
         ...
 
     def configure(
         self, inventory: Inventory, places: Mapping[str, Place], settings: ClusterSettings
     ) -> dict[str, NodePlan]:
-        """Return a plan for every controller and broker, by host name."""
+        """A plan for every controller and broker of the inventory, by host name; `places` says where the bundle lies on
+        each. Nothing is started or written here. Raises UsageError for what the system cannot do, such as an unknown
+        key of `settings.config` or a mutant.
+        """
         ...
 
 
@@ -150,7 +163,7 @@ class SquallNodes:
     name = "squall"
 
     def __init__(self, *, cache: Path | None = None) -> None:
-        self._bundler = Bundler({"squall/nodes": room("nodes")}, room("nemesis") / "agent", cache=cache)
+        self._bundler = bundler({"squall/nodes": room("nodes")}, cache=cache)
 
     def bundle(self, kind: HostKind) -> Bundle:
         return self._bundler.bundle(kind)
@@ -285,6 +298,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 def _text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def bundler(packages: Mapping[str, Path], *, cache: Path | None = None) -> Bundler:
+    """What makes the bundles of a system: these directories under importable names, and the host agent."""
+    return Bundler(packages, room("nemesis") / "agent", cache=cache)
 
 
 def room(name: str) -> Path:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.swarm import SwarmFault
 from squall.harness.simulation.witness import Witness
 from squall.harness.suite import Scenario
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.runner import NemesisEvent
 from squall.nemesis.schedule import Schedule, ScheduledFault
 from squall.workloads.operation import Event

@@ -39,7 +39,7 @@ from squall.harness.simulation.observed_log import Loss
 from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld, voters_of
-from squall.harness.suite import Scenario, TopicOptions
+from squall.harness.suite import Scenario, TopicOptions, plugins_of
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
 from squall.nemesis.schedule import build_schedule
@@ -48,7 +48,7 @@ from squall.nodes.mutants import Mutants
 from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.further_verdict import ToldFurther
-from squall.results.manifest import Manifest, TopicFacts
+from squall.results.manifest import PLUGINS, Manifest, TopicFacts
 from squall.results.segments import ClusterObservation, EventWriter
 from squall.results.text import clock
 from squall.results.verdict import Verdict
@@ -258,6 +258,7 @@ class Simulation:
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
             require=scenario.require.stated(),
             workload=scenario.workload.model_dump(),
+            options={PLUGINS: used} if (used := plugins_of(scenario)) else {},
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
             schedule_hash="" if self.swarming else self.schedule.content_hash(),

@@ -14,7 +14,7 @@ import yaml
 from squall.harness.simulation.simplify import operations_of
 from squall.harness.suite import Scenario, load_suite
 from squall.harness.yaml_source import parse_yaml
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 
 WIDTH = 10_000
 ORDER = ("fault", "target", "at", "for")

@@ -15,7 +15,8 @@ from typing import Any
 
 from squall.harness.suite import Scenario, TopicOptions
 from squall.nemesis.durations import DurationRange
-from squall.nemesis.options import NemesisEntry, Timed, targets_of
+from squall.nemesis.entries import NemesisEntry, targets_of
+from squall.nemesis.options import Timed
 from squall.nemesis.selector import topic_partitions_in
 from squall.workloads.clients.client import TopicPartition
 from squall.workloads.log import LogOptions, LogWorkload, ThreadPlace

@@ -25,8 +25,9 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.budget import FaultBudget
 from squall.harness.simulation.world import CLIENT_ADDRESS, SimWorld
 from squall.nemesis.apis import API_KEYS
+from squall.nemesis.entries import AnyFault
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import AnyFault, FaultOptions
+from squall.nemesis.options import FaultOptions
 from squall.nemesis.ports import EVERYONE, ClusterOperator, OperationRefused, VerbFailed
 from squall.nemesis.registry import build_fault
 from squall.nemesis.selector import NoTarget

@@ -27,26 +27,24 @@
 
 Each fault has a separate model, selected by `fault`. Unknown keys are errors, and a misspelt fault name ends in
 pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` suggests one). There is one module for each
-family; `base.py` has their common part, and `entries.py` combines them.
+family; `base.py` has their common part. `nemesis/entries.py` makes the syntax of entries of all registered faults.
 
 A fault with options may also be nested: `fault: {isolate: {from: everyone}}`.
 """
 
 from __future__ import annotations
 
-from squall.nemesis.options.base import Timed
-from squall.nemesis.options.clock import Clock, ClockFault, ClockFreeze, ClockMonotonic, ClockStrobe
+from squall.nemesis.options.base import FaultOptions, Timed
+from squall.nemesis.options.clock import Clock, ClockFreeze, ClockMonotonic, ClockStrobe
 from squall.nemesis.options.damage import (
     BitFlip,
     CopyChunk,
-    DamageFault,
     FileCopyRestore,
     LoseFile,
     TruncateFile,
 )
 from squall.nemesis.options.disk import (
     DiskError,
-    DiskFault,
     DiskFull,
     DiskLoad,
     DiskSlow,
@@ -56,21 +54,7 @@ from squall.nemesis.options.disk import (
     ReadOnlyDisk,
     WipeDisk,
 )
-from squall.nemesis.options.entries import (
-    FAULT_NAMES,
-    AnyFault,
-    FaultOptions,
-    Mix,
-    NemesisEntry,
-    Parallel,
-    Sequence,
-    Step,
-    name_of,
-    nearest_fault,
-    steps_in,
-    targets_of,
-)
-from squall.nemesis.options.link import BadLink, Bandwidth, Burst, LinkFault, SlowLink
+from squall.nemesis.options.link import BadLink, Bandwidth, Burst, SlowLink
 from squall.nemesis.options.network import (
     Bridge,
     ConnectionStorm,
@@ -80,7 +64,6 @@ from squall.nemesis.options.network import (
     InterfaceDown,
     Isolate,
     MajoritiesRing,
-    NetworkFault,
     OneWay,
     Reset,
     Thirds,
@@ -90,7 +73,6 @@ from squall.nemesis.options.operation import (
     AlterConfig,
     ElectLeaders,
     MoveController,
-    OperationFault,
     Reassign,
     RemoveVoter,
 )
@@ -106,18 +88,15 @@ from squall.nemesis.options.process import (
     MemoryStress,
     Pause,
     PauseClients,
-    ProcessFault,
     ProcessLimit,
     Restart,
     RollingRestart,
 )
-from squall.nemesis.options.rpc import BlackHole, CutAfter, RpcCut, RpcFault, RpcHold, Slice, SlowClose
+from squall.nemesis.options.rpc import BlackHole, CutAfter, RpcCut, RpcHold, Slice, SlowClose
 
 __all__ = [
-    "FAULT_NAMES",
     "AdminMix",
     "AlterConfig",
-    "AnyFault",
     "BadLink",
     "Bandwidth",
     "BitFlip",
@@ -126,7 +105,6 @@ __all__ = [
     "Bridge",
     "Burst",
     "Clock",
-    "ClockFault",
     "ClockFreeze",
     "ClockMonotonic",
     "ClockStrobe",
@@ -137,9 +115,7 @@ __all__ = [
     "CpuThrottle",
     "CutAfter",
     "CutPort",
-    "DamageFault",
     "DiskError",
-    "DiskFault",
     "DiskFull",
     "DiskLoad",
     "DiskSlow",
@@ -155,22 +131,15 @@ __all__ = [
     "Kill",
     "KillAtCall",
     "LeaderKillLagging",
-    "LinkFault",
     "LoseFile",
     "LyingFsync",
     "MajoritiesRing",
     "MemoryStress",
-    "Mix",
     "MoveController",
-    "NemesisEntry",
-    "NetworkFault",
     "OneWay",
-    "OperationFault",
-    "Parallel",
     "Pause",
     "PauseClients",
     "PowerLoss",
-    "ProcessFault",
     "ProcessLimit",
     "ReadOnlyDisk",
     "Reassign",
@@ -179,19 +148,12 @@ __all__ = [
     "Restart",
     "RollingRestart",
     "RpcCut",
-    "RpcFault",
     "RpcHold",
-    "Sequence",
     "Slice",
     "SlowClose",
     "SlowLink",
-    "Step",
     "Thirds",
     "Timed",
     "TruncateFile",
     "WipeDisk",
-    "name_of",
-    "nearest_fault",
-    "steps_in",
-    "targets_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -90,3 +90,16 @@ class Timed(Options):
             if given is not None:
                 return given
         return DEFAULT_DURATION
+
+
+class FaultOptions(Timed):
+    """Options of one fault. A subclass names it by `fault: Literal["kill"]`, and says what it does in its docstring."""
+
+    if TYPE_CHECKING:
+        fault: str
+
+
+def name_of(options: type[BaseModel]) -> str:
+    """The name of a fault in a suite."""
+    (name,) = get_args(options.model_fields["fault"].annotation)
+    return str(name)

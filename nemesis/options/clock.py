@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from squall.nemesis.durations import Duration, Seconds
-from squall.nemesis.options.base import Target, Timed
+from squall.nemesis.options.base import FaultOptions, Target
 
 LONGEST_PERIOD = 0.5
 SHORTEST_PERIOD = 0.005
@@ -42,7 +42,7 @@ def _often_enough(seconds: float) -> float:
     return seconds
 
 
-class Clock(Timed):
+class Clock(FaultOptions):
     """Sets the wall clock forward by `offset`, or to `time`, and runs it at `rate`; monotonic time is unchanged."""
 
     fault: Literal["clock"]
@@ -60,7 +60,7 @@ class Clock(Timed):
         return self
 
 
-class ClockStrobe(Timed):
+class ClockStrobe(FaultOptions):
     """Moves the wall clock by `offset` and back, once per `every`; monotonic time is unchanged."""
 
     fault: Literal["clock-strobe"]
@@ -75,7 +75,7 @@ class ClockStrobe(Timed):
         return self
 
 
-class ClockFreeze(Timed):
+class ClockFreeze(FaultOptions):
     """Stops the wall clock, at `time` if given; monotonic time continues."""
 
     fault: Literal["clock-freeze"]
@@ -83,7 +83,7 @@ class ClockFreeze(Timed):
     time: Moment | None = None
 
 
-class ClockMonotonic(Timed):
+class ClockMonotonic(FaultOptions):
     """Moves the monotonic clock ahead by `offset` and runs it at `rate`; the wall clock is unchanged.
 
     It never goes back: at the end it runs at the true rate again and keeps its lead.
@@ -99,6 +99,3 @@ class ClockMonotonic(Timed):
         if self.offset == 0 and self.rate == 1.0:
             raise ValueError("an offset of 0 s at rate 1 does not change the clock; give `offset` or `rate`")
         return self
-
-
-ClockFault = Clock | ClockStrobe | ClockFreeze | ClockMonotonic

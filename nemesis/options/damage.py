@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from squall.nemesis.durations import Duration
-from squall.nemesis.options.base import Target, Timed
+from squall.nemesis.options.base import FaultOptions, Target
 from squall.nemesis.options.disk import FilePattern
 from squall.nemesis.rates import ByteSize
 
@@ -23,7 +23,7 @@ def _some(size: int) -> int:
 Bytes = Annotated[ByteSize, AfterValidator(_some)]
 
 
-class _Damage(Timed):
+class _Damage(FaultOptions):
     """`file` is a pattern below the log directory; the largest file whose name matches is damaged. `node: down` kills
     the node first and restarts it at the end. With `restore: false` the damage stays.
     """
@@ -65,12 +65,9 @@ class LoseFile(_Damage):
     how: Literal["delete", "rename"] = "delete"
 
 
-class FileCopyRestore(Timed):
+class FileCopyRestore(FaultOptions):
     """Copies the log directory of the target's node; `age` later, kills the node and restores that copy."""
 
     fault: Literal["file-copy-restore"]
     target: Target
     age: Duration = 2.0
-
-
-DamageFault = BitFlip | TruncateFile | CopyChunk | LoseFile | FileCopyRestore

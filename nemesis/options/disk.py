@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from squall.nemesis.durations import Duration
-from squall.nemesis.options.base import DiskCall, Probability, Target, Timed
+from squall.nemesis.options.base import DiskCall, FaultOptions, Probability, Target
 from squall.nemesis.rates import ByteSize
 
 
-class PowerLoss(Timed):
+class PowerLoss(FaultOptions):
     """Kills the process and discards data that was not fsynced: all of it, a part (`torn`), or nothing (`none`)."""
 
     fault: Literal["power-loss"]
@@ -19,7 +19,7 @@ class PowerLoss(Timed):
     mode: Literal["all", "torn", "none"] = "all"
 
 
-class WipeDisk(Timed):
+class WipeDisk(FaultOptions):
     """Kills the process and empties its log directory; after `for` it starts with an empty disk."""
 
     fault: Literal["wipe-disk"]
@@ -39,7 +39,7 @@ LEAST_LOAD = 64 << 10
 MOST_LOAD = 1 << 30
 
 
-class DiskError(Timed):
+class DiskError(FaultOptions):
     """Fails the disk calls `calls` of the target's node with `errno`, each with `probability`."""
 
     fault: Literal["disk-error"]
@@ -50,7 +50,7 @@ class DiskError(Timed):
     probability: Probability = 1.0
 
 
-class DiskSlow(Timed):
+class DiskSlow(FaultOptions):
     """Delays each of the disk calls `calls` of the target's node by `latency`."""
 
     fault: Literal["disk-slow"]
@@ -60,7 +60,7 @@ class DiskSlow(Timed):
     path: FilePattern = "*"
 
 
-class DiskStall(Timed):
+class DiskStall(FaultOptions):
     """Blocks the disk calls `calls` of the target's node until the fault ends."""
 
     fault: Literal["disk-stall"]
@@ -69,7 +69,7 @@ class DiskStall(Timed):
     path: FilePattern = "*"
 
 
-class DiskFull(Timed):
+class DiskFull(FaultOptions):
     """Fills the disk of the target's node, except for `leave` bytes."""
 
     fault: Literal["disk-full"]
@@ -77,14 +77,14 @@ class DiskFull(Timed):
     leave: ByteSize = 0
 
 
-class ReadOnlyDisk(Timed):
+class ReadOnlyDisk(FaultOptions):
     """Fails every call that would change the log directory of the target's node with EROFS."""
 
     fault: Literal["read-only-disk"]
     target: Target
 
 
-class LyingFsync(Timed):
+class LyingFsync(FaultOptions):
     """Makes fsyncs of the target's node return success without effect; a power loss then loses the data."""
 
     fault: Literal["lying-fsync"]
@@ -99,13 +99,10 @@ def _enough_to_write(size: int) -> int:
     return size
 
 
-class DiskLoad(Timed):
+class DiskLoad(FaultOptions):
     """Has `writers` writers write and fsync a file of `size` on the disk of the target's node, as fast as they can."""
 
     fault: Literal["disk-load"]
     target: Target
     size: Annotated[ByteSize, AfterValidator(_enough_to_write)] = 64 << 20
     writers: int = Field(default=2, ge=1, le=16)
-
-
-DiskFault = PowerLoss | WipeDisk | DiskError | DiskSlow | DiskStall | DiskFull | ReadOnlyDisk | LyingFsync | DiskLoad

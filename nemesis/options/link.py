@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Seconds
-from squall.nemesis.options.base import Options, Target, Timed
+from squall.nemesis.options.base import FaultOptions, Options, Target
 from squall.nemesis.rates import ByteRate
 
 
-class _Link(Timed):
+class _Link(FaultOptions):
     """Traffic between the target and `to` (by default all hosts, including clients)."""
 
     target: Target
@@ -72,6 +72,3 @@ class BadLink(_Link):
         if not (self.duplicate or self.corrupt or self.reorder or self.burst):
             raise ValueError("changes nothing; give at least one of `duplicate`, `corrupt`, `reorder` and `burst`")
         return self
-
-
-LinkFault = SlowLink | Bandwidth | BadLink

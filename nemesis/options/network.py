@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from squall.nemesis.durations import Seconds
-from squall.nemesis.options.base import CutFrom, Group, Target, Timed
+from squall.nemesis.options.base import CutFrom, FaultOptions, Group, Target
 from squall.nemesis.rates import ByteRate
 
 
-class Isolate(Timed):
+class Isolate(FaultOptions):
     """Cuts each target from all other nodes, both ways; clients stay connected unless `from: everyone`.
 
     `from` may also be a selector, such as `all controllers`: then the target is cut from these only.
@@ -22,7 +22,7 @@ class Isolate(Timed):
     cut_from: CutFrom = Field(default="peers", alias="from")
 
 
-class Halves(Timed):
+class Halves(FaultOptions):
     """Splits a group into two that cannot reach each other: `target` and the rest, or two random halves."""
 
     fault: Literal["halves"]
@@ -30,14 +30,14 @@ class Halves(Timed):
     among: Group = "nodes"
 
 
-class Thirds(Timed):
+class Thirds(FaultOptions):
     """Splits a group at random into three that cannot reach each other; none of them has a majority."""
 
     fault: Literal["thirds"]
     among: Group = "nodes"
 
 
-class OneWay(Timed):
+class OneWay(FaultOptions):
     """Drops packets in one direction: to the target (`deaf`) or from it (`mute`); `to` limits this to these hosts."""
 
     fault: Literal["one-way"]
@@ -46,21 +46,21 @@ class OneWay(Timed):
     direction: Literal["deaf", "mute"] = "deaf"
 
 
-class MajoritiesRing(Timed):
+class MajoritiesRing(FaultOptions):
     """Lets each node receive from a majority of the group, a different majority for each node."""
 
     fault: Literal["majorities-ring"]
     among: Group = "nodes"
 
 
-class Bridge(Timed):
+class Bridge(FaultOptions):
     """Splits a group into two halves that can reach each other only through one node in the middle."""
 
     fault: Literal["bridge"]
     among: Group = "nodes"
 
 
-class CutPort(Timed):
+class CutPort(FaultOptions):
     """Cuts one kind of connections of the target: to `controllers`' listeners, `replication` between brokers, or those
     of `clients`.
 
@@ -73,7 +73,7 @@ class CutPort(Timed):
     direction: Literal["both", "deaf", "mute"] = "both"
 
 
-class Reset(Timed):
+class Reset(FaultOptions):
     """Resets the target's connections at the nodes' ports once per `every`; with `to`, only those with these hosts."""
 
     fault: Literal["reset"]
@@ -82,7 +82,7 @@ class Reset(Timed):
     every: Seconds = Field(default=1.0, ge=0.05)
 
 
-class ConnectionStorm(Timed):
+class ConnectionStorm(FaultOptions):
     """Opens `connections` more connections to the target's port, from `from` or a random other node, and holds them."""
 
     fault: Literal["connection-storm"]
@@ -91,7 +91,7 @@ class ConnectionStorm(Timed):
     connections: int = Field(default=500, ge=1, le=20_000)
 
 
-class Flood(Timed):
+class Flood(FaultOptions):
     """Sends unwanted datagrams to the target at `rate`, from one of `from` or from a random other node."""
 
     fault: Literal["flood"]
@@ -100,7 +100,7 @@ class Flood(Timed):
     rate: ByteRate = 10 << 20
 
 
-class InterfaceDown(Timed):
+class InterfaceDown(FaultOptions):
     """Takes the target's network interface down: `interface`, or by default the one that its peers connect to.
 
     The control connection is cut with it; the host brings the interface up again.
@@ -109,18 +109,3 @@ class InterfaceDown(Timed):
     fault: Literal["interface-down"]
     target: Target
     interface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.@-]{1,15}$")
-
-
-NetworkFault = (
-    Isolate
-    | Halves
-    | Thirds
-    | OneWay
-    | MajoritiesRing
-    | Bridge
-    | CutPort
-    | Reset
-    | ConnectionStorm
-    | Flood
-    | InterfaceDown
-)

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Duration
-from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
+from squall.nemesis.options.base import FaultOptions, Target, TopicPartitionTarget
 
 
-class Reassign(Timed):
+class Reassign(FaultOptions):
     """Starts to move a topic-partition to the brokers `to`, or to random ones: as many as it has now, or `replicas`.
 
     With `cancel` it is cancelled when the window ends, if it is still under way then.
@@ -29,13 +29,13 @@ class Reassign(Timed):
         return self
 
 
-class ElectLeaders(Timed):
+class ElectLeaders(FaultOptions):
     """Requests a preferred leader election for every topic-partition under test."""
 
     fault: Literal["elect-leaders"]
 
 
-class AlterConfig(Timed):
+class AlterConfig(FaultOptions):
     """Sets a topic's config `name` to `value` during the window, then to `afterwards` (not given: the default)."""
 
     fault: Literal["alter-config"]
@@ -45,14 +45,14 @@ class AlterConfig(Timed):
     afterwards: str | None = None
 
 
-class RemoveVoter(Timed):
+class RemoveVoter(FaultOptions):
     """Removes a controller from the quorum's voters (KIP-853) and adds it again when the window ends."""
 
     fault: Literal["remove-voter"]
     target: Target
 
 
-class AdminMix(Timed):
+class AdminMix(FaultOptions):
     """Creates, enlarges, reconfigures and deletes at most `topics` topics of its own, one random step per `every`."""
 
     fault: Literal["admin-mix"]
@@ -60,11 +60,8 @@ class AdminMix(Timed):
     topics: int = Field(default=3, ge=1, le=100)
 
 
-class MoveController(Timed):
+class MoveController(FaultOptions):
     """Stops the active controller cleanly, so that another becomes active; starts it again after `for`."""
 
     fault: Literal["move-controller"]
     patience: Duration = 10.0
-
-
-OperationFault = Reassign | ElectLeaders | AlterConfig | RemoveVoter | AdminMix | MoveController

@@ -7,25 +7,25 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Duration, DurationRange, Seconds
-from squall.nemesis.options.base import DiskCall, Target, Timed, TopicPartitionTarget
+from squall.nemesis.options.base import DiskCall, FaultOptions, Target, TopicPartitionTarget
 from squall.nemesis.rates import ByteSize
 
 
-class Kill(Timed):
+class Kill(FaultOptions):
     """Kills the process with SIGKILL; starts it again after `for`."""
 
     fault: Literal["kill"]
     target: Target
 
 
-class Pause(Timed):
+class Pause(FaultOptions):
     """Pauses the process with SIGSTOP; resumes it with SIGCONT after `for`, when its timeouts may have expired."""
 
     fault: Literal["pause"]
     target: Target
 
 
-class Restart(Timed):
+class Restart(FaultOptions):
     """Stops the process cleanly with SIGTERM; starts it again after `for`.
 
     `patience` is how long it may take to stop (a broker first hands its leaderships over); then it is killed.
@@ -36,7 +36,7 @@ class Restart(Timed):
     patience: Duration = 10.0
 
 
-class LeaderKillLagging(Timed):
+class LeaderKillLagging(FaultOptions):
     """Pauses a topic-partition's followers for `lag`, kills its leader meanwhile, and starts it again after `for`."""
 
     fault: Literal["leader-kill-lagging"]
@@ -44,7 +44,7 @@ class LeaderKillLagging(Timed):
     lag: Duration = 1.0
 
 
-class Bounce(Timed):
+class Bounce(FaultOptions):
     """Kills the process with SIGKILL once per `every` and starts it again `down` later."""
 
     fault: Literal["bounce"]
@@ -59,7 +59,7 @@ class Bounce(Timed):
         return self
 
 
-class RollingRestart(Timed):
+class RollingRestart(FaultOptions):
     """Restarts the targets cleanly one by one; the next follows once the previous one accepts connections.
 
     `patience` is how long each may take to stop, `between` the pause after each. `for` must be long enough for all.
@@ -71,7 +71,7 @@ class RollingRestart(Timed):
     between: Seconds = Field(default=0.0, ge=0)
 
 
-class HostDown(Timed):
+class HostDown(FaultOptions):
     """Acts as if the host lost power: cuts it from all hosts and clients, kills its process; later starts it again.
 
     Its disk keeps its content, as after a crash of the process alone; for data that was not fsynced see `power-loss`.
@@ -81,7 +81,7 @@ class HostDown(Timed):
     target: Target
 
 
-class KillAtCall(Timed):
+class KillAtCall(FaultOptions):
     """Kills the process `before` or `after` its `nth` disk call of one kind on a file that matches `path`.
 
     It waits until that call is made; then the process stays down until `for` is over. `path` is a pattern in which *
@@ -96,7 +96,7 @@ class KillAtCall(Timed):
     nth: int = Field(default=1, ge=1, le=1_000_000)
 
 
-class CpuThrottle(Timed):
+class CpuThrottle(FaultOptions):
     """Limits the process to `share` of one processor."""
 
     fault: Literal["cpu-throttle"]
@@ -104,7 +104,7 @@ class CpuThrottle(Timed):
     share: float = Field(default=0.05, gt=0, lt=1)
 
 
-class CpuStress(Timed):
+class CpuStress(FaultOptions):
     """Runs `processes` busy processes on the node's host; by default one for each processor."""
 
     fault: Literal["cpu-stress"]
@@ -112,7 +112,7 @@ class CpuStress(Timed):
     processes: int | None = Field(default=None, ge=1, le=1024)
 
 
-class MemoryStress(Timed):
+class MemoryStress(FaultOptions):
     """Runs a process on the node's host that holds `size` bytes of memory."""
 
     fault: Literal["memory-stress"]
@@ -120,7 +120,7 @@ class MemoryStress(Timed):
     size: ByteSize = Field(default=67_108_864, ge=4096)
 
 
-class ProcessLimit(Timed):
+class ProcessLimit(FaultOptions):
     """Limits the process to what it uses plus `memory` bytes of address space and `descriptors` file descriptors.
 
     Both are headroom above what it uses when the fault begins. A process that ends for lack of either is restarted when
@@ -139,7 +139,7 @@ class ProcessLimit(Timed):
         return self
 
 
-class Command(Timed):
+class Command(FaultOptions):
     """Runs a fault of yours: the command `inject` injects it, `heal` heals it, `check` succeeds while it is active.
 
     A shell on the target's host runs all three. The host also runs `heal` when the time to live is over, and retries it
@@ -160,7 +160,7 @@ seconds.
 """
 
 
-class PauseClients(Timed):
+class PauseClients(FaultOptions):
     """Pauses all load workers on client hosts, or a random one, with SIGSTOP; SIGCONT after `for` (at most 15 s)."""
 
     fault: Literal["pause-clients"]
@@ -173,21 +173,3 @@ class PauseClients(Timed):
         if longest > LONGEST_SLEEP:
             raise ValueError(f"`for` is {longest:g} s; load workers may be paused for at most {LONGEST_SLEEP:g} s")
         return self
-
-
-ProcessFault = (
-    Kill
-    | Pause
-    | Restart
-    | LeaderKillLagging
-    | Bounce
-    | RollingRestart
-    | HostDown
-    | KillAtCall
-    | CpuThrottle
-    | CpuStress
-    | MemoryStress
-    | ProcessLimit
-    | Command
-    | PauseClients
-)

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from squall.nemesis.durations import Seconds
-from squall.nemesis.options.base import Api, Target, Timed
+from squall.nemesis.options.base import Api, FaultOptions, Target
 
 
-class _Rpc(Timed):
+class _Rpc(FaultOptions):
     """Requests of one API from `from` (by default all hosts, including clients) to `to`, or the responses to them."""
 
     api: Api
@@ -32,7 +32,7 @@ class RpcCut(_Rpc):
     messages: int = Field(default=1, ge=0)
 
 
-class _Stream(Timed):
+class _Stream(FaultOptions):
     """Connections to the target's port from `from` (by default all hosts, including clients)."""
 
     target: Target
@@ -66,6 +66,3 @@ class SlowClose(_Stream):
 
     fault: Literal["slow-close"]
     delay: Seconds = Field(default=1.0, gt=0)
-
-
-RpcFault = RpcHold | RpcCut | Slice | BlackHole | CutAfter | SlowClose

@@ -64,8 +64,19 @@ class Timed(Protocol):
     def completed(self) -> int | None: ...
 
 
+class PluginWitness(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of an anomaly that the check of an installed package found, in its words."""
+
+    title: str
+    lines: tuple[tuple[str, str], ...]
+    meaning: str
+    hint: str
+
+
 class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance of an anomaly: of a register, transactions, a transactional log, a group, or of replicas."""
+    """One instance of an anomaly: of a register, transactions, a transactional log, a group, of replicas, or of a
+    plugin's check.
+    """
 
     anomaly: str
     register: RegisterWitness | None = None
@@ -73,6 +84,7 @@ class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     log: LogWitness | None = None
     group: GroupWitness | None = None
     replica: ReplicaWitness | None = None
+    plugin: PluginWitness | None = None
 
     @property
     def span(self) -> tuple[int, int]:
@@ -104,6 +116,10 @@ class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[FurtherWitness, ...]
     undecided: tuple[str, ...]
     milliseconds: float
+    plugin: str = ""
+    """The package, with its version, whose check this is; empty for ours."""
+    meanings: dict[str, str] = {}
+    """What the anomalies of a plugin's check mean; ours are in the registry."""
 
     @property
     def holds(self) -> bool | None:

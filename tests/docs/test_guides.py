@@ -18,6 +18,8 @@ NAMES = (
     "simulation.md",
     "writing-a-workload.md",
     "writing-a-check.md",
+    "writing-a-fault.md",
+    "writing-a-system.md",
     "checking-transactions.md",
     "exploring-a-run.md",
 )

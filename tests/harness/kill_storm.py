@@ -23,7 +23,7 @@ from squall.harness.hosts.lab import Lab, standing_lab
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.testbed import Testbed
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.clients.client import Topic

@@ -10,8 +10,8 @@ import pytest
 
 from squall.harness.plan import plan_suite
 from squall.harness.suite import Scenario, load_suite
-from squall.nemesis.options import FAULT_NAMES, steps_in
-from squall.nemesis.registry import missing_verbs, only_on_hosts
+from squall.nemesis.entries import steps_in
+from squall.nemesis.registry import FAULT_NAMES, missing_verbs, only_on_hosts
 
 SUITES = Path(__file__).resolve().parents[2] / "suites"
 NIGHTLY = SUITES / "nightly.yaml"

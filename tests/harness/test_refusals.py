@@ -15,7 +15,7 @@ from squall.harness.inventory import HostSpec, Inventory
 from squall.harness.suite import load_suite
 from squall.harness.targets import Nodes, refuse_bad_targets, why_nobody
 from squall.nemesis.exclusion import DOES
-from squall.nemesis.options import FAULT_NAMES
+from squall.nemesis.registry import FAULT_NAMES
 from squall.nemesis.schedule import build_schedule
 
 CLUSTER = (

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.catalogue import ROWS, Row
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.options.clock import seconds_of
 from squall.nemesis.registry import build_fault
 

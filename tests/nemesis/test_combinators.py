@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from squall.nemesis.options import NemesisEntry, steps_in
+from squall.nemesis.entries import NemesisEntry, steps_in
 from squall.nemesis.schedule import Schedule, ScheduledFault, build_schedule
 
 ENTRIES: TypeAdapter[list[NemesisEntry]] = TypeAdapter(list[NemesisEntry])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from squall.nemesis.entries import AnyFault
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import AnyFault
 from squall.nemesis.registry import build_fault
 from tests.nemesis.test_operations import Clock, Cluster
 

@@ -10,8 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.connection import ResetConnections, StormOfConnections
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.selector import NoTarget
 from tests.nemesis.conftest import FakeWorld
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.disk import watched_calls
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.registry import build_fault
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.registry import build_fault
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)

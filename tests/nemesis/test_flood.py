@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.flood import FloodHost
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.selector import NoTarget
 from tests.nemesis.conftest import FakeWorld
 

@@ -8,7 +8,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from squall.nemesis.disk import watched_calls
-from squall.nemesis.options import AnyFault, KillAtCall
+from squall.nemesis.entries import AnyFault
+from squall.nemesis.options import KillAtCall
 from squall.nemesis.process_failpoint import why_not_there
 
 OPTIONS: TypeAdapter[Any] = TypeAdapter(AnyFault)

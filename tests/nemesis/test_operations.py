@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from pydantic import TypeAdapter
 
+from squall.nemesis.entries import AnyFault, NemesisEntry
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import AnyFault, FaultOptions, NemesisEntry
+from squall.nemesis.options import FaultOptions
 from squall.nemesis.ports import OperationRefused
 from squall.nemesis.registry import build_fault
 from squall.nemesis.runner import NemesisRunner

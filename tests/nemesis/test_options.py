@@ -8,7 +8,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from squall.nemesis.durations import DurationRange
-from squall.nemesis.options import FAULT_NAMES, Bandwidth, Isolate, NemesisEntry, Sequence, nearest_fault, targets_of
+from squall.nemesis.entries import NemesisEntry, Sequence, nearest_fault, targets_of
+from squall.nemesis.options import Bandwidth, Isolate
+from squall.nemesis.registry import FAULT_NAMES
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.ports import LoadHost
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.schedule import build_schedule

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from pkgutil import iter_modules
 
 import pytest
 from pydantic import TypeAdapter
 
 from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.nemesis import options
 from squall.nemesis.apis import API_KEYS, known_api
-from squall.nemesis.options import FaultOptions, NemesisEntry
+from squall.nemesis.entries import NemesisEntry
+from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import FAULT_VERBS, FAULTS, HOSTS_ONLY, ON_HOSTS, missing_verbs, needed_verbs
 from squall.nodes.protocol.messages import ApiKey
 
@@ -20,7 +23,10 @@ AGENT = Path(__file__).resolve().parents[2] / "nemesis" / "agent"
 
 
 def test_every_fault_of_the_vocabulary_can_be_built() -> None:
-    assert set(FAULTS) == set(get_args(FaultOptions))
+    modules = [import_module(f"{options.__name__}.{one.name}") for one in iter_modules(options.__path__)]
+    defined = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    named = {one for one in defined if issubclass(one, FaultOptions) and "fault" in one.model_fields}
+    assert set(FAULTS) == named
 
 
 def test_simulated_hosts_offer_every_verb_but_those_of_hosts_only() -> None:

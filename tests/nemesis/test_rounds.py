@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.evidence import FaultRecord
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.ports import VerbFailed
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.schedule import build_schedule

@@ -10,8 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.controls import silenced
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.evidence import FaultRecord
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.ports import VerbFailed
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, unproven
 from squall.nemesis.schedule import Schedule, build_schedule

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.schedule import Schedule, build_schedule
 
 ENTRIES: TypeAdapter[list[NemesisEntry]] = TypeAdapter(list[NemesisEntry])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.spoil import SpoilLink
 from tests.nemesis.conftest import FakeWorld
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.selector import NoTarget
 from squall.nemesis.stream import TreatStream, treatment_of
 from tests.nemesis.conftest import FakeWorld

@@ -9,7 +9,7 @@ import pytest
 from squall.harness.catalogue.markdown import tables, update, updated
 from squall.harness.errors import UsageError
 from squall.nemesis.catalogue import ROWS
-from squall.nemesis.options import FAULT_NAMES
+from squall.nemesis.registry import FAULT_NAMES
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "faults.md"
 

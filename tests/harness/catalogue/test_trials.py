@@ -14,9 +14,10 @@ from squall.harness.catalogue.verifying import plan_of
 from squall.harness.errors import UsageError
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.evidence import FaultRecord
 from squall.nemesis.exclusion import clashes
-from squall.nemesis.options import DiskError, Kill, NemesisEntry
+from squall.nemesis.options import DiskError, Kill
 from squall.nemesis.registry import FAULTS, KINDS
 
 HOSTS = Inventory(

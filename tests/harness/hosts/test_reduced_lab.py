@@ -40,7 +40,7 @@ from squall.harness.inventory import Inventory
 from squall.harness.lab_command import ssh_arguments
 from squall.harness.lab_shape import NO_RACKS, LabShape, LinkProfile, Racks
 from squall.nemesis.agent.core.reduced import not_offered
-from squall.nemesis.options import FaultOptions
+from squall.nemesis.entries import AnyFault
 from squall.nemesis.registry import ON_HOSTS, needed_verbs
 from tests.harness.hosts.ordinary_user import (
     Ordinary,
@@ -326,7 +326,7 @@ def test_roots_rights_are_read_from_the_kernel(tmp_path: Path) -> None:
 )
 def test_a_suite_that_needs_more_than_a_process_of_its_hosts_is_refused(fault: dict[str, object], refused: str) -> None:
     found = {"b1": {"unable": not_offered(ON_HOSTS)}}
-    entry: TypeAdapter[FaultOptions] = TypeAdapter(FaultOptions)
+    entry: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
     verbs = needed_verbs([entry.validate_python(fault)])
     if not refused:
         refuse_unable(found, verbs)

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from squall.harness.cluster import await_whole, create_topics
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.nemesis.controls import silenced
+from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.evidence import FaultRecord
-from squall.nemesis.options import NemesisEntry
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.schedule import build_schedule
 from squall.workloads.clients.admin import NativeAdmin

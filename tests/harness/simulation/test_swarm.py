@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.harness.simulation.swarm import KINDS, OPERATIONS, SwarmFault, draw_swarm
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.entries import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")
 CONTROLLERS = ("c1", "c2", "c3")
