@@ -6,14 +6,14 @@
 UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/nodes/broker tests/nodes/metadata \
 	tests/nodes/protocol tests/nodes/raft tests/nodes/replication tests/nodes/storage tests/nodes/test_config.py \
 	$(filter-out tests/nemesis/agent/% tests/workloads/clients/%,$(shell find tests/nemesis tests/workloads -name 'test_*.py')) \
-	tests/results/test_history.py tests/results/test_parquet_files.py tests/results/test_render.py \
-	tests/results/test_required.py tests/results/test_segments.py tests/results/test_store.py \
-	tests/harness/test_benching.py tests/harness/test_campaign.py tests/harness/test_cli.py \
-	tests/harness/test_display.py tests/harness/test_dry_run.py tests/harness/test_faults.py \
-	tests/harness/test_help.py tests/harness/test_hostile_input.py tests/harness/test_included_suites.py \
-	tests/harness/test_inventory.py tests/harness/test_named_suites.py tests/harness/test_plan.py \
-	tests/harness/test_printed_commands.py tests/harness/test_refusals.py tests/harness/test_refused_scenarios.py \
-	tests/harness/test_suite.py tests/harness/test_yaml_source.py
+	tests/results/history/test_history.py tests/results/history/test_parquet_files.py tests/results/report/test_render.py \
+	tests/results/verdict/test_required.py tests/results/history/test_segments.py tests/results/history/test_store.py \
+	tests/harness/cli/test_benching.py tests/harness/cli/test_campaign.py tests/harness/cli/test_cli.py \
+	tests/harness/terminal/test_display.py tests/harness/run/test_dry_run.py tests/harness/scenario/test_faults.py \
+	tests/harness/cli/test_help.py tests/harness/cli/test_hostile_input.py tests/harness/scenario/test_included_suites.py \
+	tests/harness/scenario/test_inventory.py tests/harness/scenario/test_named_suites.py tests/harness/scenario/test_plan.py \
+	tests/harness/cli/test_printed_commands.py tests/harness/cli/test_refusals.py tests/harness/cli/test_refused_scenarios.py \
+	tests/harness/scenario/test_suite.py tests/harness/test_yaml_source.py
 
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'

@@ -23,10 +23,10 @@ from typing import Any
 
 import psutil
 
-from squall.benchmarks._load import Bench, Layout
 from squall.benchmarks.broker import AS_SHIPPED
-from squall.harness.load import LoadWorkers, start_local_workers
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.load import Bench, Layout
+from squall.harness.load.load import LoadWorkers, start_local_workers
+from squall.harness.loopback.loopback import Cluster
 
 TOPIC = "interpreter"
 LAYOUT = Layout(partitions=6)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from squall.benchmarks._fetching import consumed, fetched, filled_topic
-from squall.benchmarks._load import ALONE, MEGA, Bench, Layout, median_of, quantile
-from squall.benchmarks._producing import PRODUCES_PER_SECOND, latencies, small_requests, throughput
-from squall.benchmarks.measurement import Measurement
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.fetching import consumed, fetched, filled_topic
+from squall.benchmarks.parts.load import ALONE, MEGA, Bench, Layout, median_of, quantile
+from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.producing import PRODUCES_PER_SECOND, latencies, small_requests, throughput
+from squall.harness.loopback.loopback import Cluster
 from squall.nodes.protocol.compiler import encode
 from squall.nodes.protocol.messages.metadata import (
     MetadataResponse,

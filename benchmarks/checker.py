@@ -1,9 +1,9 @@
 """The checker at size: seconds and memory from a run's directory to its verdict, up to a billion operations.
 
-Histories are forged (`results/forge_wide.py`): half sends, half polls, two records for each operation, sixteen
-topic-partitions in a topic of ten million operations, and each process sends to all of them. *Warm* is the time of each
-further check in a process with Spark running, as at the end of a suite; *cold* is a separate `squall check`, JVM and
-report included. Memory is the peak of the process with its JVM and workers. Every verdict must be valid.
+Histories are forged (`results/synthetic/forge_wide.py`): half sends, half polls, two records for each operation,
+sixteen topic-partitions in a topic of ten million operations, and each process sends to all of them. *Warm* is the time
+of each further check in a process with Spark running, as at the end of a suite; *cold* is a separate `squall check`,
+JVM and report included. Memory is the peak of the process with its JVM and workers. Every verdict must be valid.
 
 `--operations` makes everything smaller (default ten million; the other sizes keep their ratio to it), and then no bar
 applies. `--billion` also checks a history a hundred times as large, which needs some 45 GB of disk meanwhile.
@@ -22,12 +22,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from squall.benchmarks import registers
-from squall.benchmarks._judging import Judged, judged, watched
-from squall.benchmarks.measurement import Measurement
+from squall.benchmarks.parts.judging import Judged, judged, watched
+from squall.benchmarks.parts.measurement import Measurement
 from squall.benchmarks.verdict import one_verdict
-from squall.results.forge_catalogue import FAMILIES
-from squall.results.forge_wide import PARTITIONS, forge_wide
-from squall.results.kinds import LIST_APPEND
+from squall.results.history.kinds import LIST_APPEND
+from squall.results.synthetic.forge_catalogue import FAMILIES
+from squall.results.synthetic.forge_wide import PARTITIONS, forge_wide
 
 OPERATIONS = 10_000_000
 RUNS_AT_ONCE = 100
@@ -93,7 +93,7 @@ def one_history(scene: Scene, operations: int) -> list[Measurement]:
     with scene.forged(operations) as history:
         warm = scene.judged([history], ROUNDS)
         cold = [one_verdict(history, scene.scratch).ended for _ in range(COLD_ROUNDS)]
-        said, seconds, plain = watched([sys.executable, "-m", "squall.benchmarks._pandas_check", str(history)])
+        said, seconds, plain = watched([sys.executable, "-m", "squall.benchmarks.parts.pandas_check", str(history)])
     assert json.loads(said) == {}, f"plain pandas found {said}"
     size = millions(operations)
     return [

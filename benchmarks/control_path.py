@@ -41,12 +41,12 @@ from threading import Event, Thread
 import psutil
 from confluent_kafka.admin import NewTopic
 
-from squall.benchmarks._load import TIMEOUT_S, Bench
-from squall.benchmarks._saturation import Flood
-from squall.benchmarks._sleeper import longest_stall_ms
-from squall.benchmarks.measurement import Measurement
-from squall.harness.loopback import Cluster
-from squall.harness.scraping import Metrics
+from squall.benchmarks.parts.load import TIMEOUT_S, Bench
+from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.saturation import Flood
+from squall.benchmarks.parts.sleeper import longest_stall_ms
+from squall.harness.loopback.loopback import Cluster
+from squall.harness.loopback.scraping import Metrics
 
 OUTSTANDING = 500
 FLOODED, RESTLESS, STOPPED = 1, "restless", 4

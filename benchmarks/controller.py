@@ -29,10 +29,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from squall.benchmarks._controller_processes import Controllers, LoopProbe, Stages, sampled_peak
-from squall.benchmarks._stub_brokers import Asker, Stub, until
-from squall.benchmarks.measurement import Measurement
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.controller_processes import Controllers, LoopProbe, Stages, sampled_peak
+from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.stub_brokers import Asker, Stub, until
+from squall.harness.loopback.loopback import Cluster
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.allocate_producer_ids import (

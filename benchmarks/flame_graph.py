@@ -18,9 +18,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from squall.benchmarks._load import Bench, Layout, hand_over
 from squall.benchmarks.broker import AS_SHIPPED
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.load import Bench, Layout, hand_over
+from squall.harness.loopback.loopback import Cluster
 
 SECONDS = 15
 SAMPLES_PER_SECOND = 500

@@ -20,12 +20,12 @@ from pathlib import Path
 from threading import Barrier
 
 from squall.benchmarks._acknowledged import acknowledged
-from squall.benchmarks._load import median_of
-from squall.benchmarks.measurement import Measurement
-from squall.harness.interpreter import Interpreter
-from squall.harness.recording import Recorder
-from squall.workloads.generator import Limit, Mix, Reads, Reserve, Writes, threads_mask
-from squall.workloads.operation import OK, Completion, Operation
+from squall.benchmarks.parts.load import median_of
+from squall.benchmarks.parts.measurement import Measurement
+from squall.harness.scenario.interpreter import Interpreter
+from squall.harness.scenario.recording import Recorder
+from squall.workloads.core.generator import Limit, Mix, Reads, Reserve, Writes, threads_mask
+from squall.workloads.core.operation import OK, Completion, Operation
 
 OPERATIONS = 30_000
 ROUNDS = 5

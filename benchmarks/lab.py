@@ -28,15 +28,15 @@ from pathlib import Path
 
 import psutil
 
-from squall.benchmarks._lab_programs import CLOCK_WATCH, WRITER, WRITTEN_AT_ONCE, as_written
-from squall.benchmarks.measurement import Measurement
-from squall.harness.cluster import await_whole
-from squall.harness.hosts.lab import Lab, lab_down, lab_up, private_lab
+from squall.benchmarks.parts.lab_programs import CLOCK_WATCH, WRITER, WRITTEN_AT_ONCE, as_written
+from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.ssh_access import ConnectionLost
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
-from squall.harness.testbed import Testbed
-from squall.nemesis.evidence import reach_matrix
+from squall.harness.lab.lab import Lab, lab_down, lab_up, private_lab
+from squall.harness.run.testbed import Testbed
+from squall.harness.scenario.cluster import await_whole
+from squall.nemesis.core.evidence import reach_matrix
 
 NAME = f"benchmark-{os.getpid()}"
 TTL_S = 60.0

@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from squall.benchmarks._kafka import VERSION, KafkaCluster
-from squall.benchmarks._load import ALONE, Bench, Layout, quantile
-from squall.benchmarks._producing import latencies, small_requests, throughput
 from squall.benchmarks.broker import AS_SHIPPED
-from squall.benchmarks.measurement import Measurement
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.kafka import VERSION, KafkaCluster
+from squall.benchmarks.parts.load import ALONE, Bench, Layout, quantile
+from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.producing import latencies, small_requests, throughput
+from squall.harness.loopback.loopback import Cluster
 
 WARM_UPS = 4
 COUNTED = 5

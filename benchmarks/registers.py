@@ -16,10 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from squall.benchmarks.measurement import Measurement
-from squall.results.checks.registers.check import check_registers
-from squall.results.checks.registers.operations import ABSENT, CAS, READ, WRITE
-from squall.results.table_schemas import REGISTER_SCHEMA
+from squall.benchmarks.parts.measurement import Measurement
+from squall.results.checkers.registers.check import check_registers
+from squall.results.checkers.registers.operations import ABSENT, CAS, READ, WRITE
+from squall.results.history.table_schemas import REGISTER_SCHEMA
 
 OPERATIONS = 1_000_000
 REGISTERS = (1, 10_000)

@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from squall.benchmarks.measurement import Measurement
-from squall.harness.simulation.run import OPERATIONS, SimResult, simulate
-from squall.harness.simulation.scenarios import find_scenario
-from squall.harness.suite import Scenario
+from squall.benchmarks.parts.measurement import Measurement
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.run import OPERATIONS, SimResult, simulate
+from squall.harness.simulation.run.scenarios import find_scenario
 
 SUITES = Path(__file__).resolve().parents[1] / "suites"
 SEEDS = tuple(range(1, 10))

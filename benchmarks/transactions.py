@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from squall.benchmarks.measurement import Measurement
-from squall.results.checks.transactions.list_append import check_list_append, verdict_of
-from squall.results.forge_transactions import healthy_table
+from squall.benchmarks.parts.measurement import Measurement
+from squall.results.checkers.transactions.list_append import check_list_append, verdict_of
+from squall.results.synthetic.forge_transactions import healthy_table
 
 TRANSACTIONS = 1_000_000
 OPEN_AT_ONCE = (10, 50, 500)

@@ -21,9 +21,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.benchmarks.measurement import Measurement
-from squall.results.forge import Forge, Forged, forge_run
-from squall.results.verdict import Verdict
+from squall.benchmarks.parts.measurement import Measurement
+from squall.results.synthetic.forge import Forge, Forged, forge_run
+from squall.results.verdict.verdict import Verdict
 
 TOPIC_PARTITIONS = 8
 SENDS = 11_250
@@ -61,7 +61,7 @@ def one_verdict(history: Path, scratch: Path, cache: Path | None = None) -> Seco
     """
     copy = scratch / "run"
     shutil.copytree(history, copy)
-    command = [sys.executable, "-m", "squall.harness.cli", "check", str(copy)]
+    command = [sys.executable, "-m", "squall.harness.cli.main", "check", str(copy)]
     environment = os.environ if cache is None else {**os.environ, "XDG_CACHE_HOME": str(cache)}
     said: list[str] = []
     told = 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from squall.nemesis.ports import Host
+from squall.nemesis.core.ports import Host
 from squall.nemesis.registry import FAULT_VERBS
 
 

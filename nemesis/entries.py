@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from squall.nemesis import registry
-from squall.nemesis.durations import DurationRange
+from squall.nemesis.core.durations import DurationRange
 from squall.nemesis.options.base import FaultOptions, Length, Timed, name_of
 
 TAG = "fault"

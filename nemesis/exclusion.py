@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from squall.nemesis.durations import write_seconds
+from squall.nemesis.core.durations import write_seconds
+from squall.nemesis.core.selector import Named, parts_of
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.schedule import Schedule, ScheduledFault
-from squall.nemesis.selector import Named, parts_of
 
 ENDS = "ends its process"
 STOPS = "stops its process"

@@ -11,29 +11,29 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
-from squall.nemesis.admin_mix import ADMIN_MIXES
-from squall.nemesis.clock import CLOCKS
-from squall.nemesis.damage import DAMAGES
-from squall.nemesis.disk import DISKS
-from squall.nemesis.disk_load import LOADS
-from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.kind import Kind
-from squall.nemesis.link import LINKS
-from squall.nemesis.move_controller import CONTROLLER_MOVES
-from squall.nemesis.operations import OPERATIONS
+from squall.nemesis.core.fault import Fault, FaultContext
+from squall.nemesis.core.ports import NoPlugins, Plugins
+from squall.nemesis.faults.clock import CLOCKS
+from squall.nemesis.faults.cluster.admin_mix import ADMIN_MIXES
+from squall.nemesis.faults.cluster.move_controller import CONTROLLER_MOVES
+from squall.nemesis.faults.cluster.operations import OPERATIONS
+from squall.nemesis.faults.disk.damage import DAMAGES
+from squall.nemesis.faults.disk.disk import DISKS
+from squall.nemesis.faults.disk.load import LOADS
+from squall.nemesis.faults.kind import Kind
+from squall.nemesis.faults.network.link import LINKS
+from squall.nemesis.faults.network.partition import PARTITIONS
+from squall.nemesis.faults.network.rpc import RPCS
+from squall.nemesis.faults.processes.clients import CLIENTS
+from squall.nemesis.faults.processes.command import COMMANDS
+from squall.nemesis.faults.processes.failpoint import FAILPOINTS
+from squall.nemesis.faults.processes.host import HOST
+from squall.nemesis.faults.processes.power import POWER
+from squall.nemesis.faults.processes.process import PROCESSES
+from squall.nemesis.faults.processes.resources import RESOURCES
+from squall.nemesis.faults.processes.rounds import ROUNDS
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.options.base import name_of
-from squall.nemesis.partition import PARTITIONS
-from squall.nemesis.ports import NoPlugins, Plugins
-from squall.nemesis.power import POWER
-from squall.nemesis.process import PROCESSES
-from squall.nemesis.process_clients import CLIENTS
-from squall.nemesis.process_command import COMMANDS
-from squall.nemesis.process_failpoint import FAILPOINTS
-from squall.nemesis.process_host import HOST
-from squall.nemesis.process_resources import RESOURCES
-from squall.nemesis.process_rounds import ROUNDS
-from squall.nemesis.rpc import RPCS
 
 KINDS: tuple[Kind, ...] = (
     *PARTITIONS,

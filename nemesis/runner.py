@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from squall.nemesis.evidence import Facts, FaultRecord, HealReport, heal_all
-from squall.nemesis.fault import ActsByItself, Fault, FaultContext, ShowsLate
-from squall.nemesis.grudge import Grudge, grudge_of, pairs_of
-from squall.nemesis.ports import (
+from squall.nemesis.core.evidence import Facts, FaultRecord, HealReport, heal_all
+from squall.nemesis.core.fault import ActsByItself, Fault, FaultContext, ShowsLate
+from squall.nemesis.core.grudge import Grudge, grudge_of, pairs_of
+from squall.nemesis.core.ports import (
     NODE_PROCESS,
     ClusterOperator,
     ClusterView,
@@ -32,9 +32,9 @@ from squall.nemesis.ports import (
     Sleep,
     VerbFailed,
 )
+from squall.nemesis.core.selector import NoTarget, Target
 from squall.nemesis.registry import build_fault
 from squall.nemesis.schedule import Schedule, ScheduledFault
-from squall.nemesis.selector import NoTarget, Target
 
 Phase = Literal["started", "proven", "unproven", "healed", "unhealed"]
 

@@ -19,9 +19,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from squall.nemesis import entries as suite
-from squall.nemesis.durations import drawn, longest_of, write_seconds
+from squall.nemesis.core.durations import drawn, longest_of, write_seconds
+from squall.nemesis.core.selector import labels_in
 from squall.nemesis.options import FaultOptions, LeaderKillLagging, Timed
-from squall.nemesis.selector import labels_in
 
 SCHEDULE_VERSION = 1
 _TIMING = ("at", "for", "repeat", "after")

@@ -7,12 +7,13 @@ tasks of one job, because a job has a fixed cost and a run of a suite is small. 
 are done, while those of other runs continue. A history that cannot be read makes its run unknown, with file and row;
 other runs are not affected.
 
-A huge topic-partition becomes many tasks (`checks/slices.py`), and one more task in a second job if these do not prove
-that it is free of anomalies. Each kind of operation other than those on logs is one more task (`checks/further.py`).
-Further tasks of the same job check whether the history is well-formed (`checks/well_formed_task.py`); if it is not, or
-if time runs out before that is known, no finding in it counts. The control process reads only the footer of a closed
-history, so that its memory grows with tasks and not with operations; only lists (`lists.py`) are made into transactions
-here. Checks of installed packages are carried out in the control process when a run is concluded (`plugin_checks.py`).
+A huge topic-partition becomes many tasks (`checkers/log/slices.py`), and one more task in a second job if these do not
+prove that it is free of anomalies. Each kind of operation other than those on logs is one more task
+(`checkers/further.py`). Further tasks of the same job check whether the history is well-formed
+(`checkers/engine/well_formed_task.py`); if it is not, or if time runs out before that is known, no finding in it
+counts. The control process reads only the footer of a closed history, so that its memory grows with tasks and not with
+operations; only lists (`lists.py`) are made into transactions here. Checks of installed packages are carried out in the
+control process when a run is concluded (`plugin_checks.py`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from squall.results.checks.declared_losses import DeclaredLoss, declared_losses
-from squall.results.checks.engines import (
+from squall.results.checkers.common.tally import Together
+from squall.results.checkers.common.text import several
+from squall.results.checkers.engine.engines import (
     AnyTask,
     Checked,
     CheckedFurther,
@@ -36,23 +38,23 @@ from squall.results.checks.engines import (
     Outcome,
     TaskFailure,
 )
-from squall.results.checks.figures import Measured, settled
-from squall.results.checks.further import FurtherResult, FurtherTask, check_further
-from squall.results.checks.kernels.series import Frame
-from squall.results.checks.partition import Task, check_table
-from squall.results.checks.result import PartitionResult
-from squall.results.checks.slices import SliceTask
-from squall.results.checks.slicing import HUGE_ROWS, Parts, sliced
-from squall.results.checks.tally import Together
-from squall.results.checks.well_formed import Breach
-from squall.results.checks.well_formed_task import (
+from squall.results.checkers.engine.well_formed_task import (
     ONE_AT_A_TIME,
     RECORDED_ONCE,
     WellFormedTask,
     first_breach,
     well_formed_tasks,
 )
-from squall.results.history import (
+from squall.results.checkers.further import FurtherResult, FurtherTask, check_further
+from squall.results.checkers.kernels.series import Frame
+from squall.results.checkers.log.declared_losses import DeclaredLoss, declared_losses
+from squall.results.checkers.log.figures import Measured, settled
+from squall.results.checkers.log.partition import Task, check_table
+from squall.results.checkers.log.result import PartitionResult
+from squall.results.checkers.log.slices import SliceTask
+from squall.results.checkers.log.slicing import HUGE_ROWS, Parts, sliced
+from squall.results.checkers.plugin_checks import plugin_results
+from squall.results.history.history import (
     History,
     Origin,
     TopicPartitionRows,
@@ -66,21 +68,20 @@ from squall.results.history import (
     require_run,
     torn_lines,
 )
-from squall.results.ill_formed import IllFormedHistory
-from squall.results.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, require_owner, write_kind
-from squall.results.lists import holds_lists, recorded_beside, transactions_of
-from squall.results.manifest import Manifest
-from squall.results.parquet_files import kept_open
-from squall.results.plugin_checks import plugin_results
-from squall.results.report import write_report
-from squall.results.required import windows_of
-from squall.results.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
-from squall.results.segments import segment_path
-from squall.results.store import is_run
-from squall.results.tables import Series, bucket_width, series_of
-from squall.results.text import several
-from squall.results.verdict import Verdict, ill_formed, judge
-from squall.results.witness import Surroundings
+from squall.results.history.ill_formed import IllFormedHistory
+from squall.results.history.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, require_owner, write_kind
+from squall.results.history.lists import holds_lists, recorded_beside, transactions_of
+from squall.results.history.manifest import Manifest
+from squall.results.history.parquet_files import kept_open
+from squall.results.history.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
+from squall.results.history.segments import segment_path
+from squall.results.history.store import is_run
+from squall.results.history.well_formed import Breach
+from squall.results.report.report import write_report
+from squall.results.report.tables import Series, bucket_width, series_of
+from squall.results.verdict.required import windows_of
+from squall.results.verdict.verdict import Verdict, ill_formed, judge
+from squall.results.witnesses.witness import Surroundings
 
 OUT_OF_TIME: Final = "the time limit expired before the history was found well-formed: no finding in it can be trusted"
 WELL_FORMED_COSTS: Final = {RECORDED_ONCE: 0.05, ONE_AT_A_TIME: 0.3}

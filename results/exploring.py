@@ -17,12 +17,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from squall.results.history import FUNCTIONS, TYPES, History, read_cluster, read_faults
-from squall.results.kinds import KINDS, REGISTERS
-from squall.results.manifest import Manifest
-from squall.results.rows import REGISTER_FUNCTIONS
-from squall.results.tables import Series
-from squall.results.verdict import VERDICT_FILE, Verdict
+from squall.results.history.history import FUNCTIONS, TYPES, History, read_cluster, read_faults
+from squall.results.history.kinds import KINDS, REGISTERS
+from squall.results.history.manifest import Manifest
+from squall.results.history.rows import REGISTER_FUNCTIONS
+from squall.results.report.tables import Series
+from squall.results.verdict.verdict import VERDICT_FILE, Verdict
 
 _WHOLE: Final = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
 """Integers stay integers where some are missing, because a value does not fit a float."""

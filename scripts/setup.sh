@@ -79,7 +79,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         .venv/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable ".$extras"
     } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "pip failed; all it said is in $log"; }
     say "compiling the checker's loops, once"
-    .venv/bin/python -c 'import squall.results.checks.kernels.passes' >>"$log" 2>&1 \
+    .venv/bin/python -c 'import squall.results.checkers.kernels.passes' >>"$log" 2>&1 \
         || { tail -n 20 "$log" >&2; die "the checker's loops cannot be compiled; all that was said is in $log"; }
     printf '%s' "$wanted" >"$stamp"
     if [ "$purpose" = test ]; then printf '%s' "$wanted" >.venv/.squall-run; fi

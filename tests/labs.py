@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from squall.harness.hosts.machine import check_machine
+from squall.harness.lab.machine import check_machine
 
 
 def need_lab() -> None:
     """Tests want the whole lab, which needs root: without it, skip; with it, that it cannot be had is our failure.
 
-    What a lab is without root, tests/harness/hosts/test_rootless_lab.py tries.
+    What a lab is without root, tests/harness/lab/test_rootless_lab.py tries.
 
     Raises:
         UsageError: this is root, and something is missing all the same.

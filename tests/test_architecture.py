@@ -186,7 +186,7 @@ def test_kernels_import_only_array_libraries() -> None:
     }
     wrong = [
         f"{place(path, line)}: {name}"
-        for path in modules("results/checks/kernels")
+        for path in modules("results/checkers/kernels")
         for name, line in imports(path)
         if name.split(".")[0] not in allowed
     ]

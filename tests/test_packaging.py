@@ -74,9 +74,9 @@ def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wh
     [
         "squall/nemesis/agent/clock/clockshim.c",
         "squall/nemesis/agent/clock/hook/sitecustomize.py",
-        "squall/results/templates/report.html",
-        "squall/results/templates/report.css",
-        "squall/results/checks/log4j2.properties",
+        "squall/results/report/templates/report.html",
+        "squall/results/report/templates/report.css",
+        "squall/results/checkers/engine/log4j2.properties",
         "squall/suites/quickstart.yaml",
         "squall/suites/swarm.yaml",
         *(f"squall/{room}/py.typed" for room in ROOMS if room != "benchmarks"),
@@ -98,7 +98,7 @@ def test_squall_is_a_namespace_so_that_the_rooms_alone_make_it(wheel: zipfile.Zi
 def test_both_commands_are_installed(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
     text = wheel.read(entry_points).decode()
-    assert "squall = squall.harness.cli:main" in text
+    assert "squall = squall.harness.cli.main:main" in text
     assert "squall-node = squall.nodes.server.main:main" in text
 
 
@@ -124,9 +124,9 @@ def test_the_shipped_suites_are_found_by_name_in_any_directory(
     words: tuple[str, ...], installed: Path, tmp_path: Path
 ) -> None:
     """No editable installation, no checkout: the rooms of the wheel alone, and an empty directory."""
-    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import squall.harness.suites as s; "
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import squall.harness.scenario.suites as s; "
     code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; "
-    code += "from squall.harness.cli import main; main()"
+    code += "from squall.harness.cli.main import main; main()"
     arguments = [sys.executable, "-c", f"import sys; sys.path.remove({str(ROOT / 'src')!r}); {code}"]
     done = subprocess.run([*arguments, *words], cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr

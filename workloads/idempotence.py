@@ -25,8 +25,8 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from squall.workloads.clients.kits import Library
+from squall.workloads.core.ports import Connector, Stream
 from squall.workloads.log import LogOptions, PerSecond
-from squall.workloads.ports import Connector, Stream
 
 PRODUCE: Final = (0).to_bytes(2, "big")
 """The first bytes of a Produce request: its API key."""

@@ -9,9 +9,9 @@ micro-operation: our nodes have no transactions yet that could combine several.
               refuses it until it knows that end, KIP-207), then everything from the log's start up to there is
               fetched. In the history it is a poll from position 0 in a separate session
 
-So the log's checks apply to these histories as they are. `results/lists.py` turns them into transactions for the check
-`list-append`, which searches for what no order of the lists explains: elements of failed appends, duplicate elements,
-lists that disagree on their order, cycles of dependencies.
+So the log's checks apply to these histories as they are. `results/history/lists.py` turns them into transactions for
+the check `list-append`, which searches for what no order of the lists explains: elements of failed appends, duplicate
+elements, lists that disagree on their order, cycles of dependencies.
 
 What must hold (`model`). A list never loses an element that was read, so all lists are prefixes of the longest one:
 `serializable`. Real-time order is more than Kafka promises: a leader that does not know yet that it was deposed returns
@@ -29,8 +29,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.generator import Generator, Rate, Reads
+from squall.workloads.clients.common.client import ClientPlan
+from squall.workloads.core.generator import Generator, Rate, Reads
 from squall.workloads.log import LogOptions, LogWorkload, PerSecond
 
 IN_FLIGHT = 4

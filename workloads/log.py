@@ -30,10 +30,10 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from squall.workloads.admin_load import SHARED_NAMES, TopicChurn, with_share
-from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.common.client import ClientPlan, TopicPartition
 from squall.workloads.clients.kits import Library
-from squall.workloads.generator import (
+from squall.workloads.core.admin_load import SHARED_NAMES, TopicChurn, with_share
+from squall.workloads.core.generator import (
     WAIT,
     Answer,
     Context,
@@ -47,7 +47,7 @@ from squall.workloads.generator import (
     Writes,
     threads_mask,
 )
-from squall.workloads.operation import (
+from squall.workloads.core.operation import (
     DELETE_RECORDS,
     FINAL_POLL,
     LIST_OFFSETS,
@@ -59,7 +59,7 @@ from squall.workloads.operation import (
     Event,
     Operation,
 )
-from squall.workloads.scripted import ScriptedOperation, scripted
+from squall.workloads.core.scripted import ScriptedOperation, scripted
 
 
 def _rate(value: Any) -> Any:

@@ -43,8 +43,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.generator import (
+from squall.workloads.clients.common.client import ClientPlan
+from squall.workloads.core.generator import (
     NANOSECONDS,
     WAIT,
     Answer,
@@ -55,8 +55,7 @@ from squall.workloads.generator import (
     TimeLimit,
     threads_mask,
 )
-from squall.workloads.log import FinalState, PerSecond, Shard
-from squall.workloads.operation import (
+from squall.workloads.core.operation import (
     ABSENT,
     CAS,
     INFO,
@@ -67,6 +66,7 @@ from squall.workloads.operation import (
     Operation,
     unique_value,
 )
+from squall.workloads.log import FinalState, PerSecond, Shard
 
 LOST_RACES: Final = frozenset({"topic_already_exists"})
 """Errors of a creation that received a response, and so is not retried any more."""

@@ -21,8 +21,8 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from squall.workloads.clients.kits import Library
-from squall.workloads.generator import Generator, Rate, Stagger
-from squall.workloads.latency import SendLatencies
+from squall.workloads.core.generator import Generator, Rate, Stagger
+from squall.workloads.core.latency import SendLatencies
 from squall.workloads.log import LogOptions, LogWorkload, PerSecond
 
 FOR_EVER: Final = 2**62

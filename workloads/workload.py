@@ -28,11 +28,11 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from squall.workloads.clients.kits import Library
+from squall.workloads.core.ports import Connector, NoPlugins, Plugins
 from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
 from squall.workloads.log import LogOptions, LogWorkload, Shard
 from squall.workloads.metadata import MetadataOptions, MetadataWorkload
-from squall.workloads.ports import Connector, NoPlugins, Plugins
 from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWorkload
 
 DEFAULT = "log"

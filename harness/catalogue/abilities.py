@@ -15,9 +15,9 @@ from squall.harness.hosts.network import Network
 from squall.harness.hosts.preflight import disk_calls_finding
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
-from squall.harness.inventory import Inventory
-from squall.nemesis.disk import watched_calls
-from squall.nemesis.kind import Kind
+from squall.harness.scenario.inventory import Inventory
+from squall.nemesis.faults.disk.disk import watched_calls
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import ON_HOSTS, kind_of
 

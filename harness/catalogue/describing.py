@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from squall.harness.catalogue.trials import flat
-from squall.harness.fault_plugins import plugin_kinds
+from squall.harness.plugins.fault_plugins import plugin_kinds
 from squall.nemesis.catalogue import ROWS, Row
-from squall.nemesis.kind import Kind
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.options import Timed
 from squall.nemesis.registry import KINDS, why_not_simulated
 

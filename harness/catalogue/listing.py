@@ -18,16 +18,16 @@ from rich.text import Text
 from squall.harness.catalogue.abilities import Abilities, ask_hosts
 from squall.harness.catalogue.describing import example_of, in_simulation, kinds_by_name, options_of, rows_of
 from squall.harness.catalogue.trials import trial_of, why_not
-from squall.harness.display import CHECK, CROSS, LABEL_WIDTH
 from squall.harness.errors import UsageError
-from squall.harness.fault_plugins import FAULT_PLUGINS, plugin_kinds
-from squall.harness.hosts.lab import check_machine, find_lab, private_lab
-from squall.harness.inventory import Inventory
-from squall.harness.run_hosts import Hosts, standing_hosts
+from squall.harness.lab.lab import check_machine, find_lab, private_lab
+from squall.harness.plugins.fault_plugins import FAULT_PLUGINS, plugin_kinds
+from squall.harness.run.run_hosts import Hosts, standing_hosts
+from squall.harness.scenario.inventory import Inventory
+from squall.harness.terminal.display import CHECK, CROSS, LABEL_WIDTH
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.entries import nearest_fault
-from squall.nemesis.kind import Kind
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.registry import KINDS
 
 

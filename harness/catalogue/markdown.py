@@ -14,7 +14,7 @@ from squall.harness.catalogue.describing import in_simulation, options_of, rows_
 from squall.harness.catalogue.trials import flat
 from squall.harness.errors import UsageError
 from squall.nemesis.catalogue import ROWS, Row
-from squall.nemesis.kind import Kind
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.registry import KINDS
 
 NOT_SIMULATED = "not in simulation"

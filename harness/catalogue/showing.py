@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.harness.catalogue.trials import Result
-from squall.harness.display import CHECK, CROSS
-from squall.results.text import several
+from squall.harness.terminal.display import CHECK, CROSS
+from squall.results.checkers.common.text import several
 
 STYLES = {"verified": "green", "failed": "red", "skipped": "yellow"}
 MARKS = {"verified": f"{CHECK} verified", "failed": f"{CROSS} failed", "skipped": "– skipped"}

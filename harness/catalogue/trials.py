@@ -16,11 +16,11 @@ from pydantic import TypeAdapter
 
 from squall.harness.catalogue.abilities import Abilities
 from squall.harness.errors import UsageError
-from squall.harness.inventory import Inventory
+from squall.harness.scenario.inventory import Inventory
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.core.evidence import FaultRecord, in_words
 from squall.nemesis.entries import NemesisEntry
-from squall.nemesis.evidence import FaultRecord, in_words
 from squall.nemesis.schedule import Schedule, ScheduledFault, build_schedule
 
 WINDOW_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """`squall faults --verify`: run every trial of the catalogue in turn, on a cluster under light load.
 
-It is a run like any other (`harness/run.py`), with history and manifest, but with another course: each trial has a
+It is a run like any other (`harness/run/run.py`), with history and manifest, but with another course: each trial has a
 separate nemesis, and the next begins when the cluster is whole again. A trial that fails does not stop the others.
 Ctrl-C heals all hosts.
 """
@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from squall.harness.catalogue.trials import LONGEST_TRIAL_SECONDS, WINDOW_SECONDS, Result, Trial, judged
-from squall.harness.cluster import ClusterNotReady, await_whole
-from squall.harness.display import Display
-from squall.harness.faults import FaultLog
-from squall.harness.operating import ClusterHands
-from squall.harness.plan import RunPlan
-from squall.harness.run import ScenarioRun, cancelled
-from squall.harness.run_hosts import Hosts
-from squall.harness.suite import Scenario
+from squall.harness.run.run import ScenarioRun, cancelled
+from squall.harness.run.run_hosts import Hosts
+from squall.harness.scenario.cluster import ClusterNotReady, await_whole
+from squall.harness.scenario.faults import FaultLog
+from squall.harness.scenario.operating import ClusterHands
+from squall.harness.scenario.plan import RunPlan
+from squall.harness.scenario.suite import Scenario
+from squall.harness.terminal.display import Display
 from squall.nemesis.catalogue import Row
-from squall.nemesis.evidence import heal_all
-from squall.nemesis.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
+from squall.nemesis.core.evidence import heal_all
+from squall.nemesis.core.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
 from squall.nemesis.runner import Patience
 from squall.nemesis.schedule import Schedule, ScheduledFault
-from squall.results.segments import EventWriter
+from squall.results.history.segments import EventWriter
 
 NAME = "verify-faults"
 WHOLE_SECONDS = 30.0

@@ -29,7 +29,7 @@ from typing import Any
 
 from squall.harness.hosts.ssh import LineChannel, Remote
 from squall.harness.hosts.ssh_access import ConnectionLost, SshError, Unreachable
-from squall.nemesis.ports import HostUnreachable, VerbFailed
+from squall.nemesis.core.ports import HostUnreachable, VerbFailed
 
 CALL_SECONDS = 15.0
 FIRST_BACK_OFF = 0.05

@@ -18,7 +18,7 @@ from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Place
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import NodePlan
-from squall.harness.inventory import Inventory
+from squall.harness.scenario.inventory import Inventory
 
 PROCESS = "capture"
 LONGER_SECONDS = 600.0

@@ -1,7 +1,7 @@
 """Build and send the bundle that a client host needs: the load worker and the libraries it imports.
 
     client-5d0c3b1f9a8e7766/
-      lib/squall/harness/worker.py …     only what the worker imports, so that nothing else has to fit the host
+      lib/squall/harness/load/worker.py …     only what the worker imports, so that nothing else has to fit the host
       lib/confluent_kafka/ …             the Kafka client with librdkafka inside, kafka-python, msgspec, pydantic
 
 Client bundles are sent like those of nodes (`deploy.py`) and also named by the hash of their content. A host that runs
@@ -38,19 +38,19 @@ from squall.harness.hosts.deploy import (
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import room
-from squall.harness.load_plugins import WORKLOAD_PLUGINS
-from squall.harness.plugins import modules_missing, requirements
+from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
+from squall.harness.plugins.plugins import modules_missing, requirements
 
 WORKER_MODULES = (
-    "squall.harness.interpreter",
-    "squall.harness.load_plugins",
-    "squall.harness.plugins",
-    "squall.harness.recording",
-    "squall.harness.tcp",
-    "squall.harness.worker",
-    "squall.results.rows",
-    "squall.results.ill_formed",
-    "squall.results.segments",
+    "squall.harness.scenario.interpreter",
+    "squall.harness.plugins.load_plugins",
+    "squall.harness.plugins.plugins",
+    "squall.harness.scenario.recording",
+    "squall.harness.load.tcp",
+    "squall.harness.load.worker",
+    "squall.results.history.rows",
+    "squall.results.history.ill_formed",
+    "squall.results.history.segments",
     "squall.nodes.ports",
 )
 """Each goes with the packages around it."""

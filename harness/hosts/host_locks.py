@@ -39,7 +39,7 @@ from squall.harness.hosts.deploy import probe
 from squall.harness.hosts.network import Network, process_started
 from squall.harness.hosts.ssh import LineChannel, Remote, on_all
 from squall.harness.hosts.ssh_access import ConnectionLost, SshError, reason_of
-from squall.harness.inventory import HostSpec, Inventory
+from squall.harness.scenario.inventory import HostSpec, Inventory
 
 LEASE_SECONDS = 60.0
 """How long hosts stay locked after their owner was killed on another machine.

@@ -31,7 +31,7 @@ from squall.harness.hosts.network import Network
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, METRICS_PORT
-from squall.harness.inventory import HostSpec, Inventory
+from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.nemesis import agent
 
 COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "links", "disk calls", "ports")

@@ -58,7 +58,7 @@ from squall.harness.hosts.ssh_access import (
     resolve,
     trust,
 )
-from squall.harness.inventory import HostSpec
+from squall.harness.scenario.inventory import HostSpec
 
 __all__ = [
     "CommandFailed",

@@ -15,7 +15,7 @@ from paramiko.hostkeys import HostKeyEntry, HostKeys
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.network import MachineNetwork, Network
-from squall.harness.inventory import HostSpec
+from squall.harness.scenario.inventory import HostSpec
 
 CONNECT_SECONDS = 10.0
 USER_TIMEOUT_MS = 5000

@@ -32,8 +32,8 @@ from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Pla
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
-from squall.harness.inventory import HostSpec, Inventory
-from squall.nemesis.ports import NODE_PROCESS
+from squall.harness.scenario.inventory import HostSpec, Inventory
+from squall.nemesis.core.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig, format_properties
 
 BROKER_PORT = 9092

@@ -15,9 +15,9 @@ from squall.harness.errors import UsageError
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.schema import Message
-from squall.workloads.clients.admin import Address, error_name
-from squall.workloads.clients.connection import KafkaConnection, Response
-from squall.workloads.ports import Connector
+from squall.workloads.clients.native.admin import Address, error_name
+from squall.workloads.clients.native.connection import KafkaConnection, Response
+from squall.workloads.core.ports import Connector
 
 CLIENT_ID = "squall-operator"
 ANSWER_SECONDS = 10.0

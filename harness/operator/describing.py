@@ -57,7 +57,7 @@ from squall.nodes.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC, format_id
-from squall.workloads.clients.admin import Address
+from squall.workloads.clients.native.admin import Address
 
 TOPIC_RESOURCE = 2
 SET_FOR_THE_TOPIC = 1

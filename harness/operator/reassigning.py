@@ -23,7 +23,7 @@ from squall.nodes.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from squall.workloads.clients.admin import error_name
+from squall.workloads.clients.native.admin import error_name
 
 ALTER_TIMEOUT_MS = 30_000
 LOOK_SECONDS = 0.3

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from squall.harness.display import LABEL_WIDTH, grouped
 from squall.harness.operator.facts import ClusterFacts, OngoingMove, QuorumFacts, QuorumMember, TopicFacts
 from squall.harness.operator.planning import Move
+from squall.harness.terminal.display import LABEL_WIDTH, grouped
 
 NOTHING = "-"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from squall.nemesis.apis import known_api
-from squall.nemesis.durations import Duration, DurationRange, Seconds
-from squall.nemesis.selector import parse_selector, parse_topic_partition
+from squall.nemesis.core.apis import known_api
+from squall.nemesis.core.durations import Duration, DurationRange, Seconds
+from squall.nemesis.core.selector import parse_selector, parse_topic_partition
 
 DEFAULT_DURATION = 10.0
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from squall.nemesis.durations import Duration, Seconds
+from squall.nemesis.core.durations import Duration, Seconds
 from squall.nemesis.options.base import FaultOptions, Target
 
 LONGEST_PERIOD = 0.5

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from squall.nemesis.durations import Duration
+from squall.nemesis.core.durations import Duration
+from squall.nemesis.core.rates import ByteSize
 from squall.nemesis.options.base import FaultOptions, Target
 from squall.nemesis.options.disk import FilePattern
-from squall.nemesis.rates import ByteSize
 
 MOST_BYTES = 1 << 20
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from squall.nemesis.durations import Duration
+from squall.nemesis.core.durations import Duration
+from squall.nemesis.core.rates import ByteSize
 from squall.nemesis.options.base import DiskCall, FaultOptions, Probability, Target
-from squall.nemesis.rates import ByteSize
 
 
 class PowerLoss(FaultOptions):

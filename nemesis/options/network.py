@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from squall.nemesis.durations import Seconds
+from squall.nemesis.core.durations import Seconds
+from squall.nemesis.core.rates import ByteRate
 from squall.nemesis.options.base import CutFrom, FaultOptions, Group, Target
-from squall.nemesis.rates import ByteRate
 
 
 class Isolate(FaultOptions):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from squall.nemesis.durations import Duration
+from squall.nemesis.core.durations import Duration
 from squall.nemesis.options.base import FaultOptions, Target, TopicPartitionTarget
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from squall.nemesis.durations import Duration, DurationRange, Seconds
+from squall.nemesis.core.durations import Duration, DurationRange, Seconds
+from squall.nemesis.core.rates import ByteSize
 from squall.nemesis.options.base import DiskCall, FaultOptions, Target, TopicPartitionTarget
-from squall.nemesis.rates import ByteSize
 
 
 class Kill(FaultOptions):

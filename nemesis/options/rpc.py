@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from squall.nemesis.durations import Seconds
+from squall.nemesis.core.durations import Seconds
 from squall.nemesis.options.base import Api, FaultOptions, Target
 
 

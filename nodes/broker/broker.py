@@ -17,29 +17,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from squall.nodes.broker.config import BrokerConfig
-from squall.nodes.broker.coordinators import CoordinatorsApi
-from squall.nodes.broker.delete_records import DeleteRecordsHandler
-from squall.nodes.broker.fetch import FetchHandler
-from squall.nodes.broker.forwarding import Forwarding
-from squall.nodes.broker.hosted import Deadlines, Progress
+from squall.nodes.broker.hosting.config import BrokerConfig
+from squall.nodes.broker.hosting.hosted import Deadlines, Progress
+from squall.nodes.broker.hosting.read_replicas import RackAwareReplicaSelector
+from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.broker.hosting.traffic import Traffic
 from squall.nodes.broker.isr_sender import IsrSender
 from squall.nodes.broker.lifecycle import Lifecycle
-from squall.nodes.broker.log_dirs import LogDirsApi
-from squall.nodes.broker.metadata_api import MetadataApi
 from squall.nodes.broker.observer import CommittedLog, MetadataObserver
-from squall.nodes.broker.offsets import OffsetsHandler
-from squall.nodes.broker.produce import ProduceHandler
-from squall.nodes.broker.producer_ids import ProducerIds
-from squall.nodes.broker.read_replicas import RackAwareReplicaSelector
-from squall.nodes.broker.replicas import Replicas
-from squall.nodes.broker.topic_partitions_api import TopicPartitionsApi
-from squall.nodes.broker.traffic import Traffic
+from squall.nodes.broker.requests.coordinators import CoordinatorsApi
+from squall.nodes.broker.requests.delete_records import DeleteRecordsHandler
+from squall.nodes.broker.requests.fetch import FetchHandler
+from squall.nodes.broker.requests.forwarding import Forwarding
+from squall.nodes.broker.requests.log_dirs import LogDirsApi
+from squall.nodes.broker.requests.metadata_api import MetadataApi
+from squall.nodes.broker.requests.offsets import OffsetsHandler
+from squall.nodes.broker.requests.produce import ProduceHandler
+from squall.nodes.broker.requests.producer_ids import ProducerIds
+from squall.nodes.broker.requests.topic_partitions_api import TopicPartitionsApi
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 
 Handle = Callable[[int, ServerRequest], None]
 

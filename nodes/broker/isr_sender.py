@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from squall.nodes.broker.config import NEVER, BrokerConfig
-from squall.nodes.broker.hosted import Hosted, Progress
-from squall.nodes.broker.replicas import Replicas
+from squall.nodes.broker.hosting.config import NEVER, BrokerConfig
+from squall.nodes.broker.hosting.hosted import Hosted, Progress
+from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -20,8 +20,8 @@ from squall.nodes.protocol.messages.alter_partition import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from squall.nodes.protocol.requests.session import OutboundRequest, ToActiveController
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ToActiveController
 from squall.nodes.replication.ports import IsrProposal, ProposalAnswer
 
 RETRY_PAUSE = 50_000

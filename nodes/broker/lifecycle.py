@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from squall.nodes.broker.config import NEVER, NO_EPOCH, BrokerConfig
+from squall.nodes.broker.hosting.config import NEVER, NO_EPOCH, BrokerConfig
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.ports import Rng, Trace
 from squall.nodes.protocol.errors import ErrorCode, error_name
@@ -41,8 +41,8 @@ from squall.nodes.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
     Listener,
 )
+from squall.nodes.protocol.requests.session import OutboundRequest, ToActiveController
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ToActiveController
 from squall.nodes.protocol.topic_partition import random_id
 
 IMPATIENT_INTERVAL = 100_000

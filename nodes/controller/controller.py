@@ -74,8 +74,8 @@ from squall.nodes.protocol.messages.incremental_alter_configs import Incremental
 from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.replica import RaftReplica
 

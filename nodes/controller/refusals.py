@@ -45,8 +45,8 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
 from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 
 REPEATABLE = (
     ApiKey.BROKER_REGISTRATION,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from squall.nodes.broker.broker import Broker
-from squall.nodes.broker.hosted import Hosted
+from squall.nodes.broker.hosting.hosted import Hosted
+from squall.nodes.broker.hosting.traffic import TopicTraffic
 from squall.nodes.broker.lifecycle import BrokerState
-from squall.nodes.broker.traffic import TopicTraffic
 from squall.nodes.node import metric_names as names
 from squall.nodes.node import samples
 from squall.nodes.node.metric_names import Metric

@@ -38,13 +38,13 @@ from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
 from squall.nodes.node.memory_budget import MemoryBudget
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.session import ServerRequest, ServerSession, Versions
+from squall.nodes.protocol.requests.session import ServerRequest, ServerSession, Versions
 
 IN_FLIGHT_MAX = 64
 QUEUED_BYTES_MAX = 16 << 20
 UNSENT_MAX = 4 << 20
 FETCHES_MAX = 2
-"""In a fetch session, a second fetch may overtake the parked one (`broker/fetch_sessions.py`)."""
+"""In a fetch session, a second fetch may overtake the parked one (`broker/requests/fetch_sessions.py`)."""
 PLAIN_REQUEST_MAX = 8 << 20
 ELEMENTS_MAX = 1 << 17
 """Items of all arrays in one request, of any depth: an empty item takes two bytes on the wire and hundreds here."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from squall.nodes.mutants import Mutants
 from squall.nodes.ports import WallClock
+from squall.nodes.protocol.requests.session import Complete
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import Complete
 
 NEVER = 2**63 - 1
 

@@ -6,13 +6,13 @@ it names. Brokers describe the endpoints of brokers.
 
 from __future__ import annotations
 
-from squall.nodes.broker.metadata_api import CONTROLLERS, wrong_endpoint_type
+from squall.nodes.broker.requests.metadata_api import CONTROLLERS, wrong_endpoint_type
 from squall.nodes.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.replica import RaftReplica
 
 NONE_ACTIVE = -1

@@ -11,8 +11,8 @@ brokers that begin at 0 (KAFKA-18659), and no client that knows version 3 uses a
 from __future__ import annotations
 
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.requests.session import Versions
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import Versions
 
 BROKER_VERSIONS: Versions = {
     int(ApiKey.PRODUCE): (0, 12),

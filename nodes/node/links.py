@@ -31,8 +31,8 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
 from squall.nodes.node.timings import Recent
 from squall.nodes.ports import NullTrace, Rng, Trace
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
+from squall.nodes.protocol.requests.session import ClientSession, Complete, OutboundRequest, ToActiveController, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ClientSession, Complete, OutboundRequest, ToActiveController, ToVoter
 
 NEVER = 2**63 - 1
 CONNECT_TIMEOUT = 1_000_000

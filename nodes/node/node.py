@@ -46,7 +46,7 @@ from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.session import ServerRequest, api_versions_response
+from squall.nodes.protocol.requests.session import ServerRequest, api_versions_response
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.storage.errors import CorruptFile
 

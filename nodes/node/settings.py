@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from squall.nodes.broker.config import BrokerConfig, TopicDefaults
+from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
 from squall.nodes.config import RACK_AWARE_SELECTOR, NodeConfig
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.metadata.image import Endpoint

@@ -8,8 +8,8 @@ from dataclasses import replace
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft import messages
 from squall.nodes.raft.bootstrap import BOOTSTRAP
 from squall.nodes.raft.config import RaftConfig, Voter

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.errors import Implausible

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import NEVER
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.config import NEVER, RaftConfig
 from squall.nodes.raft.core import Core, load_voters
 from squall.nodes.raft.elections import Elections

@@ -12,8 +12,8 @@ from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import describe_quorum as schema
 from squall.nodes.protocol.messages.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.config import NEVER, PARTITION, TOPIC
 from squall.nodes.raft.core import FIRST_BOOTSTRAP, Core

@@ -12,8 +12,8 @@ another leader, after a restart, or if the leader no longer has the snapshot, it
 from __future__ import annotations
 
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.errors import Implausible

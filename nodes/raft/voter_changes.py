@@ -28,7 +28,7 @@ from squall.nodes.protocol.messages.update_raft_voter import (
     UpdateRaftVoterResponse,
 )
 from squall.nodes.protocol.messages.update_raft_voter import Listener as UpdatedListener
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import NEVER, Voter
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.plausibility import HOST_MAX

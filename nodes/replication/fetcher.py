@@ -50,8 +50,8 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.protocol.requests.session import OutboundRequest, ToBroker
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ToBroker
 from squall.nodes.protocol.wire import Buffer
 from squall.nodes.replication.fetch_session import FetchSession
 from squall.nodes.replication.ports import FetchPosition, ReplicationConfig

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from squall.results.history.segments import FaultWindow
 from squall.results.importing.edn import shown
 from squall.results.importing.reading import ForeignHistory
-from squall.results.segments import FaultWindow
 
 _ENDS: Final = {
     "stop": ("start",),

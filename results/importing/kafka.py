@@ -24,13 +24,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from squall.results.history.kinds import TRANSACTIONAL_LOG
+from squall.results.history.rows import TYPES, CompletionRow, InvocationRow
+from squall.results.history.table_schemas import LOG_SCHEMA
 from squall.results.importing.edn import Keyword, shown
 from squall.results.importing.mapped import Mapped, Pair
 from squall.results.importing.numbering import Numbering, Order
 from squall.results.importing.reading import ForeignHistory, Operation
-from squall.results.kinds import TRANSACTIONAL_LOG
-from squall.results.rows import TYPES, CompletionRow, InvocationRow
-from squall.results.table_schemas import LOG_SCHEMA
 
 ON_LOGS: Final = ("send", "poll", "txn")
 NO_OPERATIONS: Final = ("crash", "debug-topic-partitions", "assign", "subscribe")

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from squall.results.history.kinds import LIST_APPEND
+from squall.results.history.rows import TYPES
+from squall.results.history.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 from squall.results.importing.edn import shown
 from squall.results.importing.mapped import Mapped
 from squall.results.importing.numbering import Numbering
 from squall.results.importing.reading import ForeignHistory, Operation
-from squall.results.kinds import LIST_APPEND
-from squall.results.rows import TYPES
-from squall.results.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 
 PLAIN: Final = 1 << 40
 Micro = tuple[int, int, int, tuple[int, ...] | None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from squall.results.rows import CompletionRow, InvocationRow, RegisterCompletion, RegisterInvocation
+from squall.results.history.rows import CompletionRow, InvocationRow, RegisterCompletion, RegisterInvocation
 
 Pair = tuple[InvocationRow | RegisterInvocation, CompletionRow | RegisterCompletion | None]
 """An invocation and its completion, if there is one."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from squall.results.history.kinds import REGISTERS
+from squall.results.history.rows import ABSENT, RegisterCompletion, RegisterInvocation
 from squall.results.importing.edn import shown
 from squall.results.importing.mapped import Mapped, Pair
 from squall.results.importing.numbering import Numbering
 from squall.results.importing.reading import ForeignHistory, Operation
-from squall.results.kinds import REGISTERS
-from squall.results.rows import ABSENT, RegisterCompletion, RegisterInvocation
 
 FUNCTIONS: Final = ("read", "write", "cas")
 SINGLE: Final = "x"

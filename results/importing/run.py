@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
+from squall.results.history.kinds import write_kind
+from squall.results.history.manifest import Imported, Manifest, TopicFacts
+from squall.results.history.rows import Completion, Invocation
+from squall.results.history.segments import EventWriter, HistoryWriter, SegmentHeader, segment_path
 from squall.results.importing.faults import fault_windows
 from squall.results.importing.kafka import is_of_logs, map_logs
 from squall.results.importing.lists import is_of_lists, map_lists, map_strings
 from squall.results.importing.mapped import Mapped
 from squall.results.importing.reading import ForeignHistory, read_history
 from squall.results.importing.registers import KV, is_of_registers, map_keys, map_registers
-from squall.results.kinds import write_kind
-from squall.results.manifest import Imported, Manifest, TopicFacts
-from squall.results.rows import Completion, Invocation
-from squall.results.segments import EventWriter, HistoryWriter, SegmentHeader, segment_path
 
 TOOLS: Final = ("jepsen", "elle", "porcupine")
 NAMES_FILE: Final = "imported-names.jsonl"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.benchmarks._fetching import consumed, fetched, filled_topic
-from squall.benchmarks._load import ALONE, Bench, Layout, median_of, quantile
-from squall.benchmarks._producing import latencies, small_requests, throughput
 from squall.benchmarks.broker import AS_SHIPPED, metadata_figures
-from squall.harness.loopback import FAST, Cluster
+from squall.benchmarks.parts.fetching import consumed, fetched, filled_topic
+from squall.benchmarks.parts.load import ALONE, Bench, Layout, median_of, quantile
+from squall.benchmarks.parts.producing import latencies, small_requests, throughput
+from squall.harness.loopback.loopback import FAST, Cluster
 
 
 @pytest.fixture(scope="module")

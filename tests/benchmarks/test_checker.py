@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from squall.benchmarks import checker
-from squall.benchmarks._judging import judged, watched
-from squall.benchmarks._pandas_check import plain_check
-from squall.results.forge_catalogue import FAMILIES, LOG
-from squall.results.forge_wide import forge_wide
-from squall.results.history import HISTORY_FILE, History, close_history, write_history
+from squall.benchmarks.parts.judging import judged, watched
+from squall.benchmarks.parts.pandas_check import plain_check
+from squall.results.history.history import HISTORY_FILE, History, close_history, write_history
+from squall.results.synthetic.forge_catalogue import FAMILIES, LOG
+from squall.results.synthetic.forge_wide import forge_wide
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_plain_pandas_does_not_round_the_values_of_late_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten million operations retire so many processes that values need more bits than a float has."""
-    monkeypatch.setattr("squall.results.forge_wide.FIRST_PROCESS", 1 << 20)
+    monkeypatch.setattr("squall.results.synthetic.forge_wide.FIRST_PROCESS", 1 << 20)
     forge_wide(tmp_path, 4_000, partitions=2)
     assert plain_check(tmp_path) == {}
 

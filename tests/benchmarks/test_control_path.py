@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from squall.benchmarks._saturation import ACKS_ALL, produce_frame
-from squall.benchmarks._sleeper import longest_stall_ms
 from squall.benchmarks.control_path import BAR_MS, Felt, figures, measured
-from squall.nodes.protocol.headers import decode_request_body, parse_request_header
+from squall.benchmarks.parts.saturation import ACKS_ALL, produce_frame
+from squall.benchmarks.parts.sleeper import longest_stall_ms
 from squall.nodes.protocol.messages.produce import ProduceRequest
+from squall.nodes.protocol.requests.headers import decode_request_body, parse_request_header
 
 pytestmark = pytest.mark.xdist_group("clusters")
 FELT = Felt(300, 5.0, 40.0, 70.0, 20, 10.0, 51.0, 80.0, 9000.0, fences=0, elections=0)

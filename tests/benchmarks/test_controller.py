@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from squall.benchmarks._controller_processes import LoopProbe, Stages
 from squall.benchmarks.controller import AS_SHIPPED, NO_SNAPSHOTS, Failovers, Figures, Scene, measurements
-from squall.harness.loopback import Cluster
+from squall.benchmarks.parts.controller_processes import LoopProbe, Stages
+from squall.harness.loopback.loopback import Cluster
 
 PARTITIONS = 2_000
 

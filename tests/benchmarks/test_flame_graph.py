@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_kept_graph_shows_the_produce_path_of_this_tree(load: str) -> None:
     svg = (ROOT / "docs" / f"{load}.svg").read_text("utf-8")
     modules = set(re.findall(r"\((nodes/[a-z_/]+\.py):\d+\)", svg))
-    assert "nodes/broker/produce.py" in modules
+    assert "nodes/broker/requests/produce.py" in modules
     assert not [module for module in modules if not (ROOT / module).exists()]
     assert TITLES[load] in svg
 

@@ -9,7 +9,7 @@ import pytest
 
 from squall.benchmarks._acknowledged import Look, _rate
 from squall.benchmarks.interpreter import Round, _as_one, one_round, rounds, together
-from squall.results.segments import read_segment, segment_path
+from squall.results.history.segments import read_segment, segment_path
 
 
 def test_every_operation_counted_is_recorded_with_its_completion(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from squall.benchmarks import lab as bench
-from squall.benchmarks._lab_programs import WRITTEN_AT_ONCE, as_written
-from squall.harness.hosts.lab import private_lab
+from squall.benchmarks.parts.lab_programs import WRITTEN_AT_ONCE, as_written
+from squall.harness.lab.lab import private_lab
 from tests.labs import need_lab
 
 

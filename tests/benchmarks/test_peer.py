@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.benchmarks._kafka import VERSION, fetched_jars
+from squall.benchmarks.parts.kafka import VERSION, fetched_jars
 from squall.benchmarks.peer import ROWS, figures
 from squall.harness.errors import UsageError
 

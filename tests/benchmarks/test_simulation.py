@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from squall.benchmarks.simulation import SUITES, measured, smallest
-from squall.harness.simulation.run import simulate
-from squall.harness.simulation.scenarios import find_scenario
+from squall.harness.simulation.run.run import simulate
+from squall.harness.simulation.run.scenarios import find_scenario
 
 
 def test_figures_are_those_of_the_seeds_and_a_failing_seed_is_no_measurement() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.benchmarks.transactions import MUST_PER_S, OPEN_AT_ONCE, per_second, run
-from squall.results.forge_transactions import healthy_table
+from squall.results.synthetic.forge_transactions import healthy_table
 
 
 def test_every_run_is_told_in_both_kinds_of_time() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall.benchmarks.verdict import SENDS, SPACING_NS, TOPIC_PARTITIONS, forge_history, one_verdict
-from squall.results.forge import Forge
+from squall.results.synthetic.forge import Forge
 
 
 def test_the_history_is_of_quickstarts_size() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from squall.results.check import check_run
-from squall.results.checks.engines import InProcess
-from squall.results.forge import forge_run, healthy
-from squall.results.store import point_latest
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.store import point_latest
+from squall.results.synthetic.forge import forge_run, healthy
 from tests.docs.transcripts import Block, Command, blocks_of, commands_of, is_repeatable, is_shown_by
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -37,7 +37,7 @@ class CommandLine:
     seconds: float = COMMAND_SECONDS
 
     def argv(self, *arguments: str | Path) -> list[str]:
-        return [*self.prefix, sys.executable, "-m", "squall.harness.cli", *map(str, arguments)]
+        return [*self.prefix, sys.executable, "-m", "squall.harness.cli.main", *map(str, arguments)]
 
     def __call__(self, *arguments: str | Path) -> Said:
         done = subprocess.run(

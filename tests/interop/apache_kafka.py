@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from squall.harness.loopback import free_ports
+from squall.harness.loopback.loopback import free_ports
 from tests.interop.jvm import Jvm
 
 CLUSTER_ID = "c3F1YWxsLXNxdWFsbC1zcQ"

@@ -22,7 +22,7 @@ import kafka.admin
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from squall.harness.cli import status_of
+from squall.harness.cli.main import status_of
 from tests.clusters import Cluster
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 from tests.interop.records import sample

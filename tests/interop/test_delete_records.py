@@ -9,9 +9,9 @@ import kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.kits import Library, kit_of
-from squall.workloads.operation import FINAL_POLL, Completion, Operation
+from squall.workloads.core.operation import FINAL_POLL, Completion, Operation
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 
 pytestmark = pytest.mark.xdist_group("interop")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.benchmarks._kafka import fetched_jars
+from squall.benchmarks.parts.kafka import fetched_jars
 from tests.clusters import Cluster
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.features import ALL, TOOLS, Feature, table

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.benchmarks._kafka import KafkaCluster
-from squall.harness.cli import status_of
+from squall.benchmarks.parts.kafka import KafkaCluster
+from squall.harness.cli.main import status_of
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600), pytest.mark.xdist_group("kafka")]
 

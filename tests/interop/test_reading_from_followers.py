@@ -12,12 +12,12 @@ import confluent_kafka
 import pytest
 
 from squall.nodes.config import RACK_AWARE_SELECTOR
-from squall.workloads.clients.aiokafka import AiokafkaKit
-from squall.workloads.clients.client import ClientKit, ClientPlan
-from squall.workloads.clients.confluent import ConfluentKit
-from squall.workloads.clients.kafka_python import KafkaPythonKit
-from squall.workloads.clients.shared_consumer import SharedConsumer
-from squall.workloads.operation import POLL, Operation
+from squall.workloads.clients.common.client import ClientKit, ClientPlan
+from squall.workloads.clients.common.shared_consumer import SharedConsumer
+from squall.workloads.clients.libraries.aiokafka import AiokafkaKit
+from squall.workloads.clients.libraries.confluent import ConfluentKit
+from squall.workloads.clients.libraries.kafka_python import KafkaPythonKit
+from squall.workloads.core.operation import POLL, Operation
 from tests.clusters import Cluster
 from tests.interop.clients import ConfluentKafka
 from tests.interop.records import Record

@@ -12,9 +12,20 @@ from typing import Literal
 
 import pytest
 
-from squall.workloads.clients.client import Client, ClientPlan
+from squall.workloads.clients.common.client import Client, ClientPlan
 from squall.workloads.clients.kits import Library, kit_of
-from squall.workloads.operation import FAIL, INFO, LIST_OFFSETS, OK, POLL, REOPEN, SEEK, SEND, Completion, Operation
+from squall.workloads.core.operation import (
+    FAIL,
+    INFO,
+    LIST_OFFSETS,
+    OK,
+    POLL,
+    REOPEN,
+    SEEK,
+    SEND,
+    Completion,
+    Operation,
+)
 
 pytestmark = pytest.mark.xdist_group("interop")
 

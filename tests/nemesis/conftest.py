@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.ports import EVERYONE, VerbFailed
+from squall.nemesis.core.ports import EVERYONE, VerbFailed
 
 SETTLING_TURNS = 30
 

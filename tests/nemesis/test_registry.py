@@ -10,9 +10,9 @@ from pkgutil import iter_modules
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nemesis import options
-from squall.nemesis.apis import API_KEYS, known_api
+from squall.nemesis.core.apis import API_KEYS, known_api
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import FAULT_VERBS, FAULTS, HOSTS_ONLY, ON_HOSTS, missing_verbs, needed_verbs

@@ -10,9 +10,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.controls import silenced
+from squall.nemesis.core.evidence import FaultRecord
+from squall.nemesis.core.ports import VerbFailed
 from squall.nemesis.entries import NemesisEntry
-from squall.nemesis.evidence import FaultRecord
-from squall.nemesis.ports import VerbFailed
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, unproven
 from squall.nemesis.schedule import Schedule, build_schedule
 

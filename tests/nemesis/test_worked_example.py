@@ -10,7 +10,7 @@ import pytest
 
 from squall.nemesis import registry
 from squall.nemesis.controls import silenced
-from squall.nemesis.kind import Kind
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.schedule import Schedule, ScheduledFault
 

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any, cast
 
 from squall.nodes.protocol.compiler import is_flexible
-from squall.nodes.protocol.headers import encode_request
 from squall.nodes.protocol.messages import APIS
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.requests.headers import encode_request
+from squall.nodes.protocol.requests.session import Versions
 from squall.nodes.protocol.schema import FieldSchema, Message, fields_of
-from squall.nodes.protocol.session import Versions
 
 _BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 _ELEMENTS_MAX = 3

@@ -59,7 +59,7 @@ def write_installed(
 def squall(*arguments: str, plugins: Path | None = None, cwd: Path | None = None, timeout: float = 120) -> Ran:
     """Run the command line in a process of its own, with the packages of a directory installed beside Squall."""
     environment = os.environ | {"PYTHONPATH": str(plugins or "")}
-    command = [sys.executable, "-m", "squall.harness.cli", *arguments]
+    command = [sys.executable, "-m", "squall.harness.cli.main", *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=timeout, errors="replace"
     )

@@ -15,13 +15,13 @@ CHECK = "scenario: mine\nfault_free: true\nchecks: [log, mine]\n"
 SYSTEM = "scenario: mine\nfault_free: true\ncluster: {system: mine}\n"
 
 GROUPS = {
-    "squall.faults": (FAULT, "nemesis[0]", "a Kind of squall.nemesis.kind (docs/writing-a-fault.md)"),
+    "squall.faults": (FAULT, "nemesis[0]", "a Kind of squall.nemesis.faults.kind (docs/writing-a-fault.md)"),
     "squall.workloads": (
         WORKLOAD,
         "workload",
         "a WorkloadKind of squall.workloads.workload (docs/writing-a-workload.md)",
     ),
-    "squall.checks": (CHECK, "checks[1]", "a Check of squall.results.check_plugins (docs/writing-a-check.md)"),
+    "squall.checks": (CHECK, "checks[1]", "a Check of squall.results.checkers.check_plugins (docs/writing-a-check.md)"),
     "squall.systems": (
         SYSTEM,
         "cluster.system",
@@ -89,7 +89,7 @@ def test_a_name_of_two_packages_is_refused(tmp_path: Path) -> None:
 def test_the_options_of_a_fault_must_have_its_name(tmp_path: Path) -> None:
     module = """
 from typing import Literal
-from squall.nemesis.kind import Kind
+from squall.nemesis.faults.kind import Kind
 from squall.nemesis.options.base import FaultOptions
 class Mine(FaultOptions):
     fault: Literal["yours"]

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from squall.results import check_plugins
 from squall.results.check import check_run, verdict_of
-from squall.results.check_plugins import Check, Outcome, Proof, wrong_with_check
-from squall.results.checks.anomaly import Anomaly
-from squall.results.checks.engines import InProcess
-from squall.results.forge import forge_run, healthy
-from squall.results.history import History
-from squall.results.manifest import PLUGINS, Manifest
-from squall.results.plugin_checks import plugin_results
-from squall.results.render import plain, verdict_lines
-from squall.results.verdict import Verdict
+from squall.results.checkers import check_plugins
+from squall.results.checkers.check_plugins import Check, Outcome, Proof, wrong_with_check
+from squall.results.checkers.common.anomaly import Anomaly
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.checkers.plugin_checks import plugin_results
+from squall.results.history.history import History
+from squall.results.history.manifest import PLUGINS, Manifest
+from squall.results.report.render import plain, verdict_lines
+from squall.results.synthetic.forge import forge_run, healthy
+from squall.results.verdict.verdict import Verdict
 
 LATE = Anomaly("my_late_ack", "an acknowledgement was late", "an ack was late", "acks were late", "the clock")
 

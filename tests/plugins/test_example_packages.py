@@ -106,9 +106,9 @@ tarfile.open(fileobj=io.BytesIO(bundle.archive)).extractall(sys.argv[1], filter=
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import squall.harness.worker
+import squall.harness.load.worker
 from squall.workloads.workload import options_from, workload_of
-print(workload_of(options_from({"name": "bursts"}), {"events": 1}), squall.harness.worker.__file__)
+print(workload_of(options_from({"name": "bursts"}), {"events": 1}), squall.harness.load.worker.__file__)
 """
 
 

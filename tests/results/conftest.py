@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from squall.results.checks.result import PartitionResult
-from squall.results.checks.spark import SparkEngine
-from squall.results.forge_catalogue import checked_log
+from squall.results.checkers.engine.spark import SparkEngine
+from squall.results.checkers.log.result import PartitionResult
+from squall.results.synthetic.forge_catalogue import checked_log
 
 Check = Callable[..., PartitionResult]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from squall.harness.cli import status_of
+from squall.harness.cli.main import status_of
 from squall.results.check import OUT_OF_TIME, check_run
-from squall.results.checks.engines import (
+from squall.results.checkers.engine.engines import (
     AnyTask,
     InProcess,
     Outcome,
@@ -21,19 +21,19 @@ from squall.results.checks.engines import (
     encode_outcome,
     outcome_of,
 )
-from squall.results.checks.further import check_further
-from squall.results.checks.partition import Task
-from squall.results.checks.registers.operations import register_table
-from squall.results.checks.spark import SparkEngine
-from squall.results.checks.well_formed_task import ONE_AT_A_TIME, RECORDED_ONCE, WellFormedTask
-from squall.results.forge import INJECTIONS, forge_run, healthy
-from squall.results.forge_catalogue import FAMILIES
-from squall.results.forge_registers import healthy_registers
-from squall.results.history import HISTORY_FILE, SCHEMA, History, close_history, write_history
-from squall.results.kinds import GROUPS, REGISTERS
-from squall.results.manifest import Required
-from squall.results.report import REPORT_FILE
-from squall.results.verdict import Verdict
+from squall.results.checkers.engine.spark import SparkEngine
+from squall.results.checkers.engine.well_formed_task import ONE_AT_A_TIME, RECORDED_ONCE, WellFormedTask
+from squall.results.checkers.further import check_further
+from squall.results.checkers.log.partition import Task
+from squall.results.checkers.registers.operations import register_table
+from squall.results.history.history import HISTORY_FILE, SCHEMA, History, close_history, write_history
+from squall.results.history.kinds import GROUPS, REGISTERS
+from squall.results.history.manifest import Required
+from squall.results.report.report import REPORT_FILE
+from squall.results.synthetic.forge import INJECTIONS, forge_run, healthy
+from squall.results.synthetic.forge_catalogue import FAMILIES
+from squall.results.synthetic.forge_registers import healthy_registers
+from squall.results.verdict.verdict import Verdict
 from tests.results.test_further import STALE, recorded
 
 

@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from squall.results.check import check_run, check_runs, verdict_of
-from squall.results.checks.engines import AnyTask, InProcess, Outcome
-from squall.results.checks.spark import NoJava, SparkEngine, require_java
-from squall.results.checks.well_formed_task import well_formed_tasks
-from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
-from squall.results.history import (
+from squall.results.checkers.engine.engines import AnyTask, InProcess, Outcome
+from squall.results.checkers.engine.spark import NoJava, SparkEngine, require_java
+from squall.results.checkers.engine.well_formed_task import well_formed_tasks
+from squall.results.history.history import (
     HISTORY_FILE,
     ClusterObservation,
     CompletionRow,
@@ -27,10 +26,11 @@ from squall.results.history import (
     close_history,
     segment_path,
 )
-from squall.results.manifest import Expected, Manifest, Required, TopicFacts
-from squall.results.row_groups import row_groups_of
-from squall.results.tables import Series
-from squall.results.verdict import Verdict, worst
+from squall.results.history.manifest import Expected, Manifest, Required, TopicFacts
+from squall.results.history.row_groups import row_groups_of
+from squall.results.report.tables import Series
+from squall.results.synthetic.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
+from squall.results.verdict.verdict import Verdict, worst
 
 Run = Callable[..., Verdict]
 

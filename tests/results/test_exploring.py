@@ -10,10 +10,10 @@ import pytest
 
 import squall.results
 from squall.results.check import check_run
-from squall.results.checks.engines import InProcess
-from squall.results.forge import MILLISECOND, ORIGIN, Forged, forge_run, healthy
-from squall.results.history import ClusterObservation, FaultWindow
-from squall.results.segments import ABSENT
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.history import ClusterObservation, FaultWindow
+from squall.results.history.segments import ABSENT
+from squall.results.synthetic.forge import MILLISECOND, ORIGIN, Forged, forge_run, healthy
 from tests.results.test_further import WORKS, recorded
 
 FAULT = FaultWindow(
@@ -75,5 +75,5 @@ def test_a_series_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> Non
 
 
 def test_a_load_worker_does_not_import_pandas_with_the_package() -> None:
-    script = "import sys, squall.results.segments; sys.exit('pandas' in sys.modules or 'numpy' in sys.modules)"
+    script = "import sys, squall.results.history.segments; sys.exit('pandas' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

@@ -9,22 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.suite import CHECKS
+from squall.harness.scenario.suite import CHECKS
 from squall.results.check import check_run, verdict_of
-from squall.results.checks.engines import InProcess
-from squall.results.checks.further import FURTHER_CHECKS, check_further
-from squall.results.checks.groups import JOIN
-from squall.results.forge import ORIGIN, Forged, forge_run, healthy
-from squall.results.forge_catalogue import FAMILIES
-from squall.results.forge_groups import group_table
-from squall.results.further_verdict import KNOWN_CHECKS
-from squall.results.history import History, close_history
-from squall.results.ill_formed import IllFormedHistory
-from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
-from squall.results.manifest import Manifest
-from squall.results.render import plain, verdict_lines
-from squall.results.report import REPORT_FILE
-from squall.results.segments import (
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.checkers.further import FURTHER_CHECKS, check_further
+from squall.results.checkers.groups.rules import JOIN
+from squall.results.history.history import History, close_history
+from squall.results.history.ill_formed import IllFormedHistory
+from squall.results.history.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
+from squall.results.history.manifest import Manifest
+from squall.results.history.segments import (
     ABSENT,
     SEGMENTS_FOLDER,
     HistoryWriter,
@@ -33,7 +27,13 @@ from squall.results.segments import (
     SegmentHeader,
     segment_path,
 )
-from squall.results.verdict import Verdict
+from squall.results.report.render import plain, verdict_lines
+from squall.results.report.report import REPORT_FILE
+from squall.results.synthetic.forge import ORIGIN, Forged, forge_run, healthy
+from squall.results.synthetic.forge_catalogue import FAMILIES
+from squall.results.synthetic.forge_groups import group_table
+from squall.results.verdict.further import KNOWN_CHECKS
+from squall.results.verdict.verdict import Verdict
 
 Rows = Sequence[RegisterInvocation | RegisterCompletion]
 

@@ -12,19 +12,19 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from squall.results import history_file
 from squall.results.check import check_run, check_runs
-from squall.results.checks.engines import AnyTask, InProcess, Outcome, Unchecked
-from squall.results.checks.figures import FiguresTask
-from squall.results.checks.kernels.series import Frame
-from squall.results.checks.partition import Task
-from squall.results.checks.slices import SliceTask
-from squall.results.checks.slicing import log_groups, sliced
-from squall.results.checks.spark import SparkEngine
-from squall.results.forge_catalogue import FAMILIES, LOG
-from squall.results.history import close_history, layout
-from squall.results.parquet_files import seal_path
-from squall.results.verdict import Verdict
+from squall.results.checkers.engine.engines import AnyTask, InProcess, Outcome, Unchecked
+from squall.results.checkers.engine.spark import SparkEngine
+from squall.results.checkers.kernels.series import Frame
+from squall.results.checkers.log.figures import FiguresTask
+from squall.results.checkers.log.partition import Task
+from squall.results.checkers.log.slices import SliceTask
+from squall.results.checkers.log.slicing import log_groups, sliced
+from squall.results.history import history_file
+from squall.results.history.history import close_history, layout
+from squall.results.history.parquet_files import seal_path
+from squall.results.synthetic.forge_catalogue import FAMILIES, LOG
+from squall.results.verdict.verdict import Verdict
 
 HUGE, GROUP_ROWS, OPERATIONS = 1_000, 40, 1_500
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from squall.harness.simulation.run import SimOptions, simulate
-from squall.harness.suite import Scenario
-from squall.results.segments import read_segment, segment_path
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.run import SimOptions, simulate
+from squall.results.history.segments import read_segment, segment_path
 from squall.workloads.idempotence import CUT, Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.workload import options_from
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.kernel import Kernel
-from squall.harness.simulation.run import SimOptions, simulate
-from squall.harness.suite import Scenario, load_suite
+from squall.harness.scenario.suite import Scenario, load_suite
+from squall.harness.simulation.run.run import SimOptions, simulate
+from squall.harness.simulation.world.kernel import Kernel
 from squall.results.check import check_run
-from squall.results.checks.engines import InProcess
-from squall.results.history import History
-from squall.results.kinds import LIST_APPEND, recorded_kinds
-from squall.results.manifest import Manifest
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.clients.leaders import Replica
-from squall.workloads.clients.native_whole import READ_SECONDS, WholeReader
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.history import History
+from squall.results.history.kinds import LIST_APPEND, recorded_kinds
+from squall.results.history.manifest import Manifest
+from squall.workloads.clients.common.client import ClientPlan
+from squall.workloads.clients.native.leaders import Replica
+from squall.workloads.clients.native.native_whole import READ_SECONDS, WholeReader
+from squall.workloads.core.operation import FAIL, INFO, OK, POLL, Completion, Operation
 from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
-from squall.workloads.operation import FAIL, INFO, OK, POLL, Completion, Operation
 from squall.workloads.workload import workload_of
-from tests.harness.simulation.test_scenarios import Blindfold
+from tests.harness.simulation.run.test_scenarios import Blindfold
 
 SUITES = Path(__file__).resolve().parents[2] / "suites"
 WHERE = ("events", 0)
@@ -144,7 +144,7 @@ TWO_HOPS = {"workload": LISTS, "checks": ("log", "list-append"), "min_acknowledg
 @pytest.mark.full
 def test_a_log_that_was_truncated_too_far_shows_as_lists_that_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     """N06 with the observer blindfolded, so that the checks are asked; and the healthy twin."""
-    monkeypatch.setattr("squall.harness.simulation.run.Observer", Blindfold)
+    monkeypatch.setattr("squall.harness.simulation.run.run.Observer", Blindfold)
     two_hops = scenario("two-hop-failover", "two-hop-failover", **TWO_HOPS)
     broken = simulate(two_hops, 1, SimOptions(mutants=("truncate-to-hw",)))
     assert broken.verdict == "invalid" and {"lost_write", "incompatible_order"} <= set(broken.broken), broken.problem

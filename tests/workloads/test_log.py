@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from squall.workloads.generator import Context, Generator
+from squall.workloads.core.generator import Context, Generator
+from squall.workloads.core.operation import FINAL_POLL, INFO, MARKER, OK, Completion, Event, Operation
 from squall.workloads.log import LogOptions, LogWorkload, final_states
-from squall.workloads.operation import FINAL_POLL, INFO, MARKER, OK, Completion, Event, Operation
 
 TOPICS = {"events": 3, "other": 1}
 

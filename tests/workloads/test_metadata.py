@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from squall.harness.simulation.run import SimOptions, simulate
-from squall.harness.suite import Scenario
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -24,15 +24,13 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from squall.results import rows
-from squall.results.segments import RegisterCompletion, RegisterInvocation, read_segment, segment_path
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.clients.native_metadata import KEY, READ_SECONDS, MetadataClient, barrier_of, value_of
-from squall.workloads.clients.operator import DESCRIBE_CONFIGS_VERSION, TOPIC_RESOURCE
-from squall.workloads.generator import Context, Generator, Pending, Writes
-from squall.workloads.log import final_states
-from squall.workloads.metadata import Bursts, Lane, MetadataOptions, MetadataWorkload, topic_name
-from squall.workloads.operation import (
+from squall.results.history import rows
+from squall.results.history.segments import RegisterCompletion, RegisterInvocation, read_segment, segment_path
+from squall.workloads.clients.common.client import ClientPlan
+from squall.workloads.clients.native.native_metadata import KEY, READ_SECONDS, MetadataClient, barrier_of, value_of
+from squall.workloads.clients.native.operator import DESCRIBE_CONFIGS_VERSION, TOPIC_RESOURCE
+from squall.workloads.core.generator import Context, Generator, Pending, Writes
+from squall.workloads.core.operation import (
     ABSENT,
     CAS,
     FAIL,
@@ -46,6 +44,8 @@ from squall.workloads.operation import (
     Event,
     Operation,
 )
+from squall.workloads.log import final_states
+from squall.workloads.metadata import Bursts, Lane, MetadataOptions, MetadataWorkload, topic_name
 
 THREADS = (0, 1, 2)
 DONE = Completion(OK)

@@ -11,17 +11,17 @@ from statistics import mean
 
 import pytest
 
-from squall.harness.bench_report import BENCH_FILE, told_and_kept
-from squall.harness.interpreter import Interpreter
-from squall.harness.simulation.kernel import Kernel
-from squall.harness.simulation.run import ACKNOWLEDGED, SimOptions, simulate
-from squall.harness.suite import Scenario
+from squall.harness.run.bench_report import BENCH_FILE, told_and_kept
+from squall.harness.scenario.interpreter import Interpreter
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.run import ACKNOWLEDGED, SimOptions, simulate
+from squall.harness.simulation.world.kernel import Kernel
 from squall.results.check import check_run
-from squall.results.checks.engines import InProcess
-from squall.results.forge import forge_run, healthy
-from squall.workloads.generator import NANOSECONDS
-from squall.workloads.latency import SendLatencies
-from squall.workloads.operation import OK, Completion, Event, Operation
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.synthetic.forge import forge_run, healthy
+from squall.workloads.core.generator import NANOSECONDS
+from squall.workloads.core.latency import SendLatencies
+from squall.workloads.core.operation import OK, Completion, Event, Operation
 from squall.workloads.produce_bench import BenchResult, ProduceBenchOptions, ProduceBenchWorkload
 from squall.workloads.workload import workload_of
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from squall.workloads.clients.client import Client, ClientKit, ClientPlan
-from squall.workloads.ports import Clock, Connector
+from squall.workloads.clients.common.client import Client, ClientKit, ClientPlan
+from squall.workloads.core.ports import Clock, Connector
 
 Library = Literal["confluent", "kafka-python", "aiokafka", "native", "mixed"]
 
@@ -41,18 +41,18 @@ def kit_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = 
     if library == "mixed":
         return MixedKit((kit_of("confluent", bootstrap), kit_of("kafka-python", bootstrap)))
     if library == "kafka-python":
-        from squall.workloads.clients.kafka_python import KafkaPythonKit
+        from squall.workloads.clients.libraries.kafka_python import KafkaPythonKit
 
         return KafkaPythonKit(bootstrap)
     if library == "aiokafka":
         return _aiokafka_kit(bootstrap)
-    from squall.workloads.clients.confluent import ConfluentKit
+    from squall.workloads.clients.libraries.confluent import ConfluentKit
 
     return ConfluentKit(bootstrap)
 
 
 def _native_kit(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientKit:
-    from squall.workloads.clients.native import NativeKit
+    from squall.workloads.clients.native.native import NativeKit
 
     if native is None:
         raise LibraryMissing('workload.client "native": no connection settings are given')
@@ -66,7 +66,7 @@ class LibraryMissing(Exception):
 
 def _aiokafka_kit(bootstrap: Bootstrap) -> ClientKit:
     try:
-        from squall.workloads.clients.aiokafka import AiokafkaKit
+        from squall.workloads.clients.libraries.aiokafka import AiokafkaKit
     except ModuleNotFoundError as missing:
         raise LibraryMissing(
             f'workload.client "aiokafka": {missing.name} is not installed here; pip install "squall[aiokafka]"'

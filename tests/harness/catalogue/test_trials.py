@@ -12,10 +12,10 @@ from squall.harness.catalogue.describing import example_of, options_of
 from squall.harness.catalogue.trials import WINDOW_SECONDS, Trial, chosen_rows, judged, trial_of, why_not
 from squall.harness.catalogue.verifying import plan_of
 from squall.harness.errors import UsageError
-from squall.harness.inventory import HostSpec, Inventory
+from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.core.evidence import FaultRecord
 from squall.nemesis.entries import NemesisEntry
-from squall.nemesis.evidence import FaultRecord
 from squall.nemesis.exclusion import clashes
 from squall.nemesis.options import DiskError, Kill
 from squall.nemesis.registry import FAULTS, KINDS

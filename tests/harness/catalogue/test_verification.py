@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from squall.harness.hosts.lab import lab_status
+from squall.harness.lab.lab import lab_status
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.harness.hosts.lab import Lab, private_lab
 from squall.harness.hosts.ssh import Remote
+from squall.harness.lab.lab import Lab, private_lab
 from tests.labs import need_lab
 
 

@@ -15,7 +15,7 @@ from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import deploy, probe
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command
-from squall.nemesis.ports import HostUnreachable, VerbFailed
+from squall.nemesis.core.ports import HostUnreachable, VerbFailed
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 

@@ -17,7 +17,7 @@ from squall.harness.hosts.deploy import Bundle, HostKind, WheelMissing
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.ssh_access import SshError
 
-HEAVY = ("numpy", "pyarrow", "pandas", "pyspark", "numba", "paramiko", "squall.nodes", "squall.results.history")
+HEAVY = ("numpy", "pyarrow", "pandas", "pyspark", "numba", "paramiko", "squall.nodes", "squall.results.history.history")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def test_the_worker_runs_from_its_bundle_alone(bundle: Bundle, tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(bundle.archive)) as archive:
         archive.extractall(tmp_path)
-    without_site_packages = [sys.executable, "-S", "-m", "squall.harness.worker", "--silence", "10"]
+    without_site_packages = [sys.executable, "-S", "-m", "squall.harness.load.worker", "--silence", "10"]
     ran = subprocess.run(
         without_site_packages,
         env={"PYTHONPATH": str(tmp_path / "lib")},
@@ -49,7 +49,7 @@ def test_every_client_library_that_is_installed_here_works_from_the_bundle(
     with tarfile.open(fileobj=io.BytesIO(bundle.archive)) as archive:
         archive.extractall(tmp_path)
     subprocess.run(
-        [sys.executable, "-S", "-c", f"import squall.workloads.clients.{library}"],
+        [sys.executable, "-S", "-c", f"import squall.workloads.clients.libraries.{library}"],
         env={"PYTHONPATH": str(tmp_path / "lib")},
         cwd=tmp_path,
         check=True,
@@ -58,7 +58,7 @@ def test_every_client_library_that_is_installed_here_works_from_the_bundle(
 
 
 def test_nothing_heavy_is_imported_by_a_worker() -> None:
-    program = "import sys, squall.harness.worker; print(*sys.modules)"
+    program = "import sys, squall.harness.load.worker; print(*sys.modules)"
     imported = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()

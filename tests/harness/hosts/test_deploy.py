@@ -21,10 +21,10 @@ from squall.harness.hosts.deploy import (
     find_wheel,
     probe,
 )
-from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.ssh_access import CommandFailed, SshError
 from squall.harness.hosts.system import SquallNodes
+from squall.harness.lab.lab_files import LAB_USER
 
 OTHER = HostKind("cpython", (3, 99), "riscv64", "glibc")
 

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.lab import Lab, lab_down, lab_up
-from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.preflight import check
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import NotLetIn
@@ -28,7 +26,9 @@ from squall.harness.hosts.system import (
     remove_run,
     write_files,
 )
-from squall.harness.inventory import Inventory, load_inventory
+from squall.harness.lab.lab import Lab, lab_down, lab_up
+from squall.harness.lab.lab_files import LAB_USER
+from squall.harness.scenario.inventory import Inventory, load_inventory
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 

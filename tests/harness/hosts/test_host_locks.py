@@ -17,7 +17,7 @@ import pytest
 
 from squall.harness.hosts import host_locks
 from squall.harness.hosts.host_locks import HeldLock, HostLocks, HostsInUse, LockLost, owners_of
-from squall.harness.hosts.lab import Lab, lab_down, lab_up
+from squall.harness.lab.lab import Lab, lab_down, lab_up
 from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("host-locks")]
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 30.0
 RACER = """
 import asyncio, os, sys
 from squall.harness.hosts.host_locks import HostLocks, HostsInUse
-from squall.harness.hosts.lab import standing_lab
+from squall.harness.lab.lab import standing_lab
 
 lab, place, rounds = standing_lab(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 won = refused = 0
@@ -49,7 +49,7 @@ print(won, refused)
 HOLDER = """
 import asyncio, sys
 from squall.harness.hosts.host_locks import HostLocks
-from squall.harness.hosts.lab import standing_lab
+from squall.harness.lab.lab import standing_lab
 
 lab = standing_lab(sys.argv[1])
 locks = HostLocks("squall run held.yaml", wait=None, say=lambda text: None)

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts import lab as lab_module
-from squall.harness.hosts import machine
-from squall.harness.hosts.lab import (
+from squall.harness.hosts.ssh import Remote
+from squall.harness.lab import lab as lab_module
+from squall.harness.lab import machine
+from squall.harness.lab.lab import (
     Lab,
     enter_lab_network,
     find_lab,
@@ -30,7 +31,6 @@ from squall.harness.hosts.lab import (
     remove_leftovers,
     state_root,
 )
-from squall.harness.hosts.ssh import Remote
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -190,7 +190,7 @@ def test_directories_of_a_killed_lab_are_removed_when_the_next_one_comes_up(own_
 
 def test_a_private_lab_dies_with_its_owner(lab: Lab) -> None:
     program = (
-        "import time\nfrom squall.harness.hosts.lab import private_lab\n"
+        "import time\nfrom squall.harness.lab.lab import private_lab\n"
         "with private_lab(1, 1) as lab:\n    print(lab.supervisor, lab.name, flush=True)\n    time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:

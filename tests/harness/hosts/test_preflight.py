@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import Lab
-from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.preflight import (
     COLUMNS,
     HostReport,
@@ -21,7 +19,9 @@ from squall.harness.hosts.preflight import (
     refuse_unwatchable_disks,
 )
 from squall.harness.hosts.ssh import Remote, Result
-from squall.harness.inventory import HostSpec
+from squall.harness.lab.lab import Lab
+from squall.harness.lab.lab_files import LAB_USER
+from squall.harness.scenario.inventory import HostSpec
 
 
 def report(remote: Remote, least_free: int = 1, **changes: object) -> HostReport:

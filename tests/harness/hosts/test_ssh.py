@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import Lab
-from squall.harness.hosts.lab_files import LAB_USER, make_key
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import (
     CommandFailed,
@@ -25,7 +23,9 @@ from squall.harness.hosts.ssh_access import (
     Unreachable,
     trust,
 )
-from squall.harness.inventory import HostSpec
+from squall.harness.lab.lab import Lab
+from squall.harness.lab.lab_files import LAB_USER, make_key
+from squall.harness.scenario.inventory import HostSpec
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 

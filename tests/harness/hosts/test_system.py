@@ -20,7 +20,7 @@ from squall.harness.hosts.system import (
     remove_run,
     write_files,
 )
-from squall.harness.inventory import HostSpec, Inventory
+from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.nodes.config import NodeConfig
 from squall.nodes.node.formatting import initial_controllers
 

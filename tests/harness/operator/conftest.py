@@ -49,8 +49,8 @@ from squall.nodes.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from squall.nodes.protocol.requests.session import ServerSession, Versions, api_versions_response
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerSession, Versions, api_versions_response
 
 Place = tuple[str, int]
 
@@ -252,6 +252,6 @@ class FakeStream:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """The cluster that every command of this test talks to."""
     made = FakeKafka()
-    monkeypatch.setattr("squall.harness.tcp.TcpConnector", lambda network: made)
+    monkeypatch.setattr("squall.harness.load.tcp.TcpConnector", lambda network: made)
     monkeypatch.setattr("squall.harness.operator.reassigning.LOOK_SECONDS", 0.001)
     return made

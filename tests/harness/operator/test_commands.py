@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.cli import status_of
+from squall.harness.cli.main import status_of
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

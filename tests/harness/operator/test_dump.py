@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.cli import status_of
+from squall.harness.cli.main import status_of
 from squall.harness.operator.metadata_content import SnapshotFooterRecord, SnapshotHeaderRecord
 from squall.nodes.metadata.records import FenceBrokerRecord, TopicRecord, encode_record
 from squall.nodes.protocol.compiler import encode_bytes

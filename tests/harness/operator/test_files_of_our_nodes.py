@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.harness.cli import status_of
+from squall.harness.cli.main import status_of
 from tests.clusters import Cluster
 
 pytestmark = pytest.mark.xdist_group("clusters")

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation import matrix
-from squall.harness.simulation.matrix import (
+from squall.harness.simulation.run import matrix
+from squall.harness.simulation.run.matrix import (
     TRIALS,
     Matrix,
     Row,
@@ -31,11 +31,11 @@ from squall.harness.simulation.matrix import (
     table_of,
     verify,
 )
-from squall.harness.simulation.matrix import mutant as mutant_trial
-from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
-from squall.harness.simulation.scenarios import find_scenario
+from squall.harness.simulation.run.matrix import mutant as mutant_trial
+from squall.harness.simulation.run.run import REQUIRED, SimOptions, SimResult, simulate
+from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.mutants import MUTANTS
-from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checkers.anomalies import ANOMALIES
 
 WITNESSES = Path(__file__).parent / "witnesses"
 RENEW = "squall mutants --verify --seeds 1 --witnesses tests/harness/simulation/witnesses --mutant"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.simulation.circumstances import NO_FAULT, UNDER_FAULT
-from squall.harness.simulation.matrix import TRIALS, Trial
+from squall.harness.simulation.observer.circumstances import NO_FAULT, UNDER_FAULT
+from squall.harness.simulation.run.matrix import TRIALS, Trial
 from tests.docs.transcripts import blocks_of
 
 WITNESSES = Path(__file__).parent / "witnesses"

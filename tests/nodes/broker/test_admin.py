@@ -83,8 +83,8 @@ from squall.nodes.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, topic_id
 
 Response = TypeVar("Response", bound=Message)

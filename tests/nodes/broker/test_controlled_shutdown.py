@@ -13,7 +13,7 @@ from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.messages.fetch import FetchRequest
-from squall.nodes.protocol.session import ToBroker
+from squall.nodes.protocol.requests.session import ToBroker
 from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, produced
 
 PENDING, OVER = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN

@@ -9,7 +9,7 @@ from squall.nodes.metadata.records import NoOpRecord, RegisterBrokerRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from squall.nodes.protocol.session import ToActiveController
+from squall.nodes.protocol.requests.session import ToActiveController
 from tests.nodes.broker.world import LISTENER, OWN, SECOND, World
 
 

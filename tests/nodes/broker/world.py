@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import TypeVar
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.broker.broker import Broker
-from squall.nodes.broker.config import BrokerConfig, TopicDefaults
+from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
@@ -40,8 +40,8 @@ from squall.nodes.protocol.messages.produce import (
     TopicProduceData,
 )
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.replication.ports import ReplicationConfig
 from squall.nodes.storage.log import LogConfig

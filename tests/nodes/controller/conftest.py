@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -38,8 +38,8 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from squall.nodes.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.replica import RaftReplica
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.records import (
     BrokerEndpoint,

@@ -16,7 +16,6 @@ from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.node import Close, Pause, Send
 from squall.nodes.node.settings import raft_config
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.headers import decode_response
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,6 +27,7 @@ from squall.nodes.protocol.messages.fetch_snapshot import (
     SnapshotId,
     TopicSnapshotRequest,
 )
+from squall.nodes.protocol.requests.headers import decode_response
 from squall.nodes.raft.config import TOPIC, TOPIC_ID, RaftConfig
 from tests.nodes.node.test_node import CLIENT, CONTROL, SECOND, Host
 

@@ -20,12 +20,12 @@ from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.node.effects import Close, Effect, Pause, Resume, Send
 from squall.nodes.node.memory_budget import PATIENCE, PAUSE, MemoryBudget
 from squall.nodes.protocol.errors import ProtocolError
-from squall.nodes.protocol.headers import correlation_id_of, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.requests.headers import correlation_id_of, encode_request
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 
 PRODUCE = bytes(2)
 """The API key that begins its frame."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import DiskSpeed, SimDisk
+from squall.harness.simulation.world.disk import DiskSpeed, SimDisk
 from squall.nodes.config import NodeConfig
 from squall.nodes.node.formatting import (
     NO_INITIAL_CONTROLLERS,

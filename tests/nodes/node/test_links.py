@@ -9,7 +9,6 @@ import pytest
 from squall.nodes.node.effects import Close, Connect, Effect, Send
 from squall.nodes.node.links import CONNECT_TIMEOUT, Links
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.headers import decode_request, encode_response
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.create_topics import (
@@ -25,8 +24,9 @@ from squall.nodes.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.requests.headers import decode_request, encode_response
+from squall.nodes.protocol.requests.session import Destination, OutboundRequest, ToActiveController, ToBroker, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import Destination, OutboundRequest, ToActiveController, ToBroker, ToVoter
 
 SECOND = 1_000_000
 DELETION = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])

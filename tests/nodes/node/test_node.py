@@ -8,13 +8,12 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.records import NoOpRecord, encode_record
 from squall.nodes.node.node import Close, Connect, Node, NodeError, Pause, Send
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.headers import correlation_id_of, decode_response, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -22,6 +21,7 @@ from squall.nodes.protocol.messages.describe_cluster import DescribeClusterReque
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.nodes.protocol.requests.headers import correlation_id_of, decode_response, encode_request
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.config import TOPIC as METADATA_TOPIC
 from squall.nodes.raft.config import TOPIC_ID as METADATA_TOPIC_ID

@@ -8,13 +8,13 @@ import tracemalloc
 
 import pytest
 
-from squall.nodes.protocol import headers
 from squall.nodes.protocol.compiler import decode, decode_from, encode_bytes
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import APIS, Api
 from squall.nodes.protocol.messages.metadata import MetadataRequest
 from squall.nodes.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.nodes.protocol.records import Record, build_batch, iterate_batches, parse_records, validate_client_batch
+from squall.nodes.protocol.requests import headers
 
 QUICK = 20_000
 FULL = 1_000_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.vote import VoteResponse
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.messages import Hint

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.disk import CrashNow, DiskSpeed, SimDisk
+from squall.harness.simulation.world.disk import CrashNow, DiskSpeed, SimDisk
 from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.messages import APIS, ApiKey
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.replica import RaftReplica
 

@@ -16,8 +16,8 @@ from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft.bootstrap import BOOTSTRAP, write_bootstrap_snapshot
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.core import Core

@@ -7,7 +7,7 @@ from random import Random
 from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
 from kio.serial import entity_reader
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import control_kind, parse_records
 from squall.nodes.raft.config import RaftConfig, Voter

@@ -15,8 +15,8 @@ from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.records import Record, build_batch, seal
+from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft import messages
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.plausibility import ALLOWANCE_MAX, ANSWER_MAX, EPOCH_LAST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.metadata_log import UNREAD_BATCHES, CommittedBatch, MetadataLog

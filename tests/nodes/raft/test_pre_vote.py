@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.vote import VoteResponse
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.metadata_log import MetadataLog

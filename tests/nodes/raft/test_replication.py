@@ -14,7 +14,7 @@ from squall.nodes.protocol.messages.describe_quorum import (
     PartitionDataRequest,
     TopicDataRequest,
 )
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import MetadataLog

@@ -9,11 +9,11 @@ from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
 from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.serial import entity_reader
 
-from squall.harness.simulation.disk import CrashNow, SimDisk
+from squall.harness.simulation.world.disk import CrashNow, SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.records import control_kind, iterate_batches, parse_records
-from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.replica import RaftReplica

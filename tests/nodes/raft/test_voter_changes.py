@@ -14,8 +14,8 @@ from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import ReplicaKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.raft.quorum_state import CorruptQuorumState, QuorumState, QuorumStateStore, ReplicaKey
 from tests.nodes.raft.alone import Voting, config

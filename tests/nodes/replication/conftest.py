@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.records import Record, build_batch, iterate_batches, parse_records
 from squall.nodes.replication.ports import (

@@ -21,7 +21,7 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from squall.nodes.protocol.session import OutboundRequest, ToBroker
+from squall.nodes.protocol.requests.session import OutboundRequest, ToBroker
 from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
 from squall.nodes.replication.ports import ReplicationConfig
 

@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
-from squall.nodes.protocol.headers import encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 from squall.nodes.protocol.messages.produce import ProduceRequest
+from squall.nodes.protocol.requests.headers import encode_request
+from squall.nodes.protocol.requests.session import Versions
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import Versions
 from tests.nodes.forged import Forger
 
 COMMANDS = frozenset(

@@ -11,9 +11,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.nodes.protocol.headers import decode_response, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.nodes.protocol.requests.headers import decode_response, encode_request
 from tests.clusters import Cluster
 
 pytestmark = pytest.mark.xdist_group("clusters")

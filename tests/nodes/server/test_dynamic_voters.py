@@ -16,16 +16,16 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.harness.hosts.network import MachineNetwork
-from squall.harness.tcp import TcpConnector
+from squall.harness.load.tcp import TcpConnector
 from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from squall.workloads.clients.admin import Address
-from squall.workloads.clients.connection import KafkaConnection
-from squall.workloads.clients.operator import NativeOperator, Quorum
+from squall.workloads.clients.native.admin import Address
+from squall.workloads.clients.native.connection import KafkaConnection
+from squall.workloads.clients.native.operator import NativeOperator, Quorum
 from tests.clusters import Cluster
 
 Found = TypeVar("Found")

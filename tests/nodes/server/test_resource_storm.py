@@ -19,7 +19,6 @@ import pytest
 
 from squall.nodes.node import metric_names as names
 from squall.nodes.protocol.compression import Compression
-from squall.nodes.protocol.headers import decode_response, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -33,6 +32,7 @@ from squall.nodes.protocol.messages.produce import (
     TopicProduceData,
 )
 from squall.nodes.protocol.records import Record, build_batch, seal
+from squall.nodes.protocol.requests.headers import decode_response, encode_request
 from squall.nodes.protocol.schema import Message
 from tests.clusters import Cluster, NodeProcess
 from tests.nodes.protocol.test_record_times import bomb

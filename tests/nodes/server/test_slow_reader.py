@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.nodes.node.channels import FETCHES_MAX, UNSENT_MAX
-from squall.nodes.protocol.headers import decode_response, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from squall.nodes.protocol.requests.headers import decode_response, encode_request
 from tests.clusters import Cluster, NodeProcess
 
 pytestmark = pytest.mark.xdist_group("clusters")

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import CrashNow, SimDisk
+from squall.harness.simulation.world.disk import CrashNow, SimDisk
 from squall.nodes.storage import checkpoints
 from squall.nodes.storage.errors import CorruptFile
 

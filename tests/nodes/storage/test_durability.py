@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import Disturbance, SimDisk
+from squall.harness.simulation.world.disk import Disturbance, SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, crc_ok, parse_records
 from squall.nodes.storage.errors import DiskFailure

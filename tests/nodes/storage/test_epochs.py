@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.errors import CorruptFile
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records

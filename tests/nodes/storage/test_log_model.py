@@ -29,9 +29,9 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from squall.harness.simulation.disk import CrashNow, Disturbance, LossMode, SimDisk
-from squall.nodes.broker.config import BrokerConfig, TopicDefaults
-from squall.nodes.broker.log_manager import LogManager
+from squall.harness.simulation.world.disk import CrashNow, Disturbance, LossMode, SimDisk
+from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
+from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.metadata.image import Topic
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch, iterate_batches, patch

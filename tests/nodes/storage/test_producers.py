@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.protocol.crc import crc32c
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.producers import ProducerStates

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from squall.results.check import check_run
-from squall.results.checks.engines import InProcess
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.manifest import Manifest, RateRule, Required
+from squall.results.history.segments import read_faults
 from squall.results.importing.run import NAMES_FILE, import_history
 from squall.results.importing.trouble import ForeignTrouble
-from squall.results.manifest import Manifest, RateRule, Required
-from squall.results.segments import read_faults
-from squall.results.verdict import Verdict
+from squall.results.verdict.verdict import Verdict
 
 Event = tuple[object, ...]
 """Process, type, function, value as EDN, and more of the map as EDN."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from squall.harness.simulation.kernel import Kernel
+from squall.harness.simulation.world.kernel import Kernel
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.headers import encode_response
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -32,11 +31,12 @@ from squall.nodes.protocol.messages.metadata import (
 )
 from squall.nodes.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from squall.nodes.protocol.records import Record, build_batch
-from squall.nodes.protocol.session import ServerSession
-from squall.workloads.clients.client import Client, ClientPlan
-from squall.workloads.clients.native import NativeKit
-from squall.workloads.clients.payload import encode_value
-from squall.workloads.operation import Completion, Operation
+from squall.nodes.protocol.requests.headers import encode_response
+from squall.nodes.protocol.requests.session import ServerSession
+from squall.workloads.clients.common.client import Client, ClientPlan
+from squall.workloads.clients.common.payload import encode_value
+from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.core.operation import Completion, Operation
 
 VERSIONS = {
     int(ApiKey.PRODUCE): (3, 9),

@@ -17,11 +17,11 @@ from squall.nodes.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from squall.nodes.protocol.session import ServerRequest
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.clients.confluent import Offsets
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.kits import Library, kit_of
-from squall.workloads.operation import INFO, OK, SEND, Completion, Operation
+from squall.workloads.clients.libraries.confluent import Offsets
+from squall.workloads.core.operation import INFO, OK, SEND, Completion, Operation
 from tests.workloads.clients.test_renumbering import PATIENCE_S, Broker
 
 

@@ -27,11 +27,11 @@ from squall.nodes.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from squall.nodes.protocol.records import BatchHeader
+from squall.nodes.protocol.requests.session import ServerRequest, ServerSession, api_versions_response
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ServerRequest, ServerSession, api_versions_response
-from squall.workloads.clients.client import ClientPlan
-from squall.workloads.clients.confluent import ConfluentKit, tells_of_renumbering
-from squall.workloads.operation import OK, SEND, Completion, Operation
+from squall.workloads.clients.common.client import ClientPlan
+from squall.workloads.clients.libraries.confluent import ConfluentKit, tells_of_renumbering
+from squall.workloads.core.operation import OK, SEND, Completion, Operation
 
 VERSIONS = {
     int(ApiKey.PRODUCE): (0, 9),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from squall.nodes.protocol.messages import ApiKey
-from squall.workloads.clients.admin import NativeAdmin
-from squall.workloads.clients.client import ClusterState
+from squall.workloads.clients.common.client import ClusterState
+from squall.workloads.clients.native.admin import NativeAdmin
 from tests.workloads.clients.scripted_brokers import NODES, Brokers
 
 ADDRESSES = [(f"b{node}", 9092) for node in NODES]

@@ -1,0 +1,1 @@
+"""What benchmarks are put together from."""

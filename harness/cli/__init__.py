@@ -1,0 +1,1 @@
+"""The commands of `squall`, one module each."""

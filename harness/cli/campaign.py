@@ -1,0 +1,213 @@
+"""`squall run`: run and judge every scenario of a suite in turn, with one exit status for all.
+
+A suite exits 0 when every verdict and its anomalies are as the scenario expects, 1 on an unexpected violation or a
+missed one, 254 if a scenario was refused, 2 on an unexpected unknown. The same holds for a scenario that runs alone. A
+refused scenario (a fault that no host offers, a missing target, a host that cannot take part) is listed in the summary
+with the reason, and the others run. If the suite is interrupted, the summary lists what has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from squall.harness.cli.judging import Judge, shown_path
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.hosts.host_locks import HostLocks
+from squall.harness.run.run import ScenarioRun
+from squall.harness.run.run_hosts import hosts_of
+from squall.harness.scenario.inventory import Inventory
+from squall.harness.scenario.plan import Refused, RunPlan, planned
+from squall.harness.scenario.suite import Suite
+from squall.harness.scenario.targets import Anywhere, OwnLab, Place
+from squall.harness.terminal.display import CHECK, CROSS, Display
+from squall.harness.timeline.timeline import save_timeline
+from squall.results.checkers.common.text import listed
+from squall.results.history.ill_formed import IllFormedHistory
+from squall.results.history.store import claim_run
+from squall.results.verdict.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of a suite: judged, or refused with the reason (`problem`)."""
+
+    scenario: str
+    seed: int
+    expected: str
+    verdict: Verdict | None = None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, plan: RunPlan, verdict: Verdict | None, problem: str = "") -> Outcome:
+        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem)
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict is not None and self.verdict.as_expected
+
+    def line(self) -> str:
+        """Return its line of the summary."""
+        line = f"{CHECK if self.as_expected else CROSS} {self.scenario:<44} seed {self.seed:<6} "
+        if self.verdict is None:
+            return f"{line}refused: {self.problem.splitlines()[0]}"
+        line += self.verdict.verdict
+        anomalies = ", ".join(anomaly.name for anomaly in self.verdict.anomalies)
+        line += f" ({anomalies})" if anomalies else ""
+        return line if self.as_expected else f"{line}   expected {self.expected}"
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """Return the status of the worst outcome: violations before refusals before unknowns."""
+    verdicts = [one.verdict for one in outcomes if one.verdict is not None and not one.verdict.as_expected]
+    if any(one.verdict != "unknown" for one in verdicts):
+        return 1
+    if any(one.verdict is None for one in outcomes):
+        return USAGE_EXIT_STATUS
+    return 2 if verdicts else 0
+
+
+def not_run(suite: Suite) -> list[str]:
+    """Name the scenarios of a suite that `--only` leaves out: the verdict does not cover them."""
+    if not suite.left_out:
+        return []
+    return [f"{'not run':<11}{listed(list(suite.left_out))}: the verdict on the suite is unknown (--only)"]
+
+
+@dataclass
+class Campaign:
+    """A suite about to be run."""
+
+    suite: Suite
+    inventory: Inventory | None
+    inventory_path: Path | None
+    lab: str | None
+    seed: int
+    runs_directory: Path
+    idle_nemesis: bool
+    capture: bool
+    spark_master: str | None
+    in_process: bool
+    console: Console
+    wait: float | None = None
+    """How many seconds to wait for hosts in use; None means no waiting."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    running: Path | None = None
+    """The directory of the current run."""
+
+    def run(self) -> int:
+        """Run and judge everything. Return the exit status. Raises UsageError if the only run is refused."""
+        directory = self.runs_directory.resolve()
+        runs = list(
+            planned(
+                self.suite,
+                self.seed,
+                directory,
+                idle_nemesis=self.idle_nemesis,
+                capture=self.capture,
+                place=self._place(),
+            )
+        )
+        if len(runs) == 1 and isinstance(runs[0], Refused):
+            raise UsageError(runs[0].problem)
+        display = Display(self.console)
+        for one in runs:
+            if isinstance(one, Refused):
+                display.say(f"{'refused':<11}{one.scenario}, seed {one.seed}: {one.problem}", style="yellow")
+        with (
+            Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge,
+            HostLocks(f"squall run {self.suite.path}", wait=self.wait, say=display.say) as locks,
+        ):
+            if any(isinstance(one, RunPlan) for one in runs):
+                judge.prepare()
+            try:
+                for number, one in enumerate(runs, 1):
+                    self.outcomes.append(self._outcome(one, number, len(runs), display, judge, locks))
+            finally:
+                if len(runs) > 1:
+                    self._sum_up(len(runs))
+                for line in not_run(self.suite):
+                    self.console.print(line, markup=False)
+        return exit_status(self.outcomes)
+
+    def _place(self) -> Place:
+        """Return where scenarios would run; a running lab is examined only when it is used."""
+        if self.lab is not None:
+            return Anywhere()
+        return OwnLab() if self.inventory is None else self.inventory
+
+    def _outcome(
+        self, run: RunPlan | Refused, number: int, total: int, display: Display, judge: Judge, locks: HostLocks
+    ) -> Outcome:
+        """Carry out and judge one run. Raises UsageError if it is refused and there is no other."""
+        if isinstance(run, Refused):
+            return Outcome(run.scenario, run.seed, "", problem=run.problem)
+        if total > 1:
+            self._head(number, total, run)
+        try:
+            directory = self._carry_out(run, display, locks)
+            verdict = judge.judge([directory])[0]
+            with contextlib.suppress(IllFormedHistory):  # the verdict reports it
+                save_timeline(directory)
+        except (UsageError, OSError) as trouble:
+            problem = str(trouble) if isinstance(trouble, UsageError) else file_problem(trouble)
+            if total == 1 or problem is None:
+                raise
+            display.say(f"{'refused':<11}{problem}", style="yellow")
+            return Outcome.of(run, None, problem)
+        outcome = Outcome.of(run, verdict)
+        if verdict.verdict != "valid" or not verdict.as_expected:
+            said = "as" if verdict.as_expected else "but not as"
+            display.say(f"{'':<10}{said} the scenario expects: {outcome.expected:<40} exit {exit_status([outcome])}")
+        self.console.print()
+        return outcome
+
+    def _head(self, number: int, total: int, plan: RunPlan) -> None:
+        self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
+
+    def _carry_out(self, plan: RunPlan, display: Display, locks: HostLocks) -> Path:
+        """Run one plan. Return its directory; Ctrl-C and SIGTERM end it in order."""
+        self.running = None
+        try:
+            return asyncio.run(self._run(plan, display, locks))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            kept = "" if self.running is None else f"; what was recorded can be judged: {self._check_command()}"
+            display.say(f"interrupted{kept}")
+            raise KeyboardInterrupt from None
+
+    def _check_command(self) -> str:
+        assert self.running is not None
+        return f"squall check {shown_path(self.running)}"
+
+    async def _run(self, plan: RunPlan, display: Display, locks: HostLocks) -> Path:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(NotImplementedError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:
+            plan = replace(plan, directory=claim_run(plan.directory))
+            self.running = plan.directory
+            run = ScenarioRun(plan, hosts, display, command=self._command(plan))
+            try:
+                return await run.run()
+            except (UsageError, OSError):
+                run.discard_if_empty()
+                raise
+
+    def _command(self, plan: RunPlan) -> str:
+        words = plan.command()
+        words += f" --inventory {self.inventory_path}" if self.inventory_path is not None else ""
+        return words + (f" --lab {self.lab}" if self.lab is not None else "")
+
+    def _sum_up(self, total: int) -> None:
+        self.console.rule("suite", align="left", style="dim")
+        for one in self.outcomes:
+            self.console.print(one.line(), markup=False)
+        if len(self.outcomes) < total:
+            self.console.print(f"{CROSS} {total - len(self.outcomes)} of {total} runs did not end", markup=False)

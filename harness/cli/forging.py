@@ -1,0 +1,156 @@
+"""`squall forge`: make histories without a cluster, for authors of checks and for the checks' negative controls.
+
+It writes the directory of a run that `squall check` reads, healthy or with one anomaly or near-miss; lists all cases;
+or runs all cases through the checks and prints the outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from squall.harness.errors import UsageError
+from squall.harness.yaml_source import suggestion
+from squall.results.checkers.common.text import grouped, several
+from squall.results.synthetic.forge_catalogue import FAMILIES, LOG, Case, Family
+from squall.results.synthetic.forge_verify import CLEAN, Row, questions, verified
+
+MOST_IN_ONE_PIECE = 200_000
+"""The most operations of a kind whose history is forged in one piece of plain objects."""
+IN_PARTS = ("log", "registers", "list-append")
+
+
+def forge_run(
+    out: Path, *, operations: int, seed: int, case_name: str | None, kind: str | None, console: Console
+) -> int:
+    """Forge the run and describe it."""
+    family, case = chosen(case_name, kind)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: already exists and is not empty", remedy="name a directory that is new")
+    if operations > MOST_IN_ONE_PIECE and (family.kind not in IN_PARTS or (case and family.kind == "list-append")):
+        raise UsageError(
+            f"--operations {operations}: {family.kind} is forged in one piece, up to {grouped(MOST_IN_ONE_PIECE)}"
+        )
+    began = time.perf_counter()
+    with _in_one_step(out.resolve()) as draft:
+        count = family.write(draft, seed, operations, case)
+    what = "healthy" if case is None else case.name
+    must = "valid" if case is None or case.anomaly is None else f"invalid with {case.anomaly}"
+    seconds = time.perf_counter() - began
+    console.print(f"{'forged':<11}{what}: {several(count, 'operation')} of kind {family.kind}, {seconds:.1f} s")
+    console.print(f"{'must be':<11}{must}")
+    console.print(f"{'judge':<11}squall check {out}", markup=False)
+    return 0
+
+
+@contextmanager
+def _in_one_step(out: Path) -> Iterator[Path]:
+    """Provide a directory that replaces `out` when the work is done, unless `out` has content by then.
+
+    Raises UsageError.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        draft.chmod(0o755)
+    except OSError as trouble:
+        in_the_way = isinstance(trouble, FileExistsError)  # a file in place of a directory
+        reason = os.strerror(errno.ENOTDIR) if in_the_way else trouble.strerror or str(trouble)
+        raise UsageError(f"{out}: cannot be made: {reason}", remedy="name a directory that can be written") from None
+    try:
+        yield draft
+        draft.rename(out)  # replaces an empty directory, never one with content
+    except OSError as trouble:
+        if trouble.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+            raise
+        raise UsageError(f"{out}: is in use by another", remedy="name a directory that is new") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def chosen(case_name: str | None, kind: str | None) -> tuple[Family, Case | None]:
+    """Return the family, and the case by its name or its anomaly's. Raises UsageError."""
+    if kind is not None and kind not in FAMILIES:
+        raise UsageError(f"--kind {kind}: unknown kind of history{suggestion(kind, FAMILIES)}")
+    if case_name is None:
+        return FAMILIES[kind or LOG], None
+    families = list(FAMILIES.values()) if kind is None else [FAMILIES[kind]]
+    listed = [(family, one) for family in families for one in family.cases]
+    for family, one in listed:
+        if one.name == case_name:
+            return family, one
+    for family, one in listed:
+        if one.anomaly == case_name:
+            return family, one
+    names = {name for _, one in listed for name in (one.name, one.anomaly) if name is not None}
+    near = suggestion(case_name, names)
+    if not near.startswith("; did you mean"):
+        near = ""
+    raise UsageError(f"{case_name!r}: nothing of that name can be forged{near}", remedy="see squall forge --list")
+
+
+def list_cases(console: Console) -> int:
+    """List every case: its kind, what it is, its required result."""
+    for kind, family in FAMILIES.items():
+        console.print(f"{kind:<19}{'healthy':<68}valid", markup=False)
+        for one in family.cases:
+            console.print(f"{'':<19}{one.name:<68}{one.anomaly or 'valid'}", markup=False)
+    return 0
+
+
+def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console: Console) -> int:
+    """Run every case through its check and print a table.
+
+    Return 1 if an anomaly is missed or anything else is flagged. Interrupted, it sums up the cases that ended and
+    raises KeyboardInterrupt.
+    """
+    if kind is not None and kind not in FAMILIES:
+        raise UsageError(f"--kind {kind}: unknown kind of history{suggestion(kind, FAMILIES)}")
+    began = time.perf_counter()
+    rows = []
+    ended = False
+    with contextlib.suppress(KeyboardInterrupt):
+        for row in verified(questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,)), processes):
+            rows.append(row)
+            console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+        ended = True
+    _print_totals(rows, time.perf_counter() - began, console)
+    if not ended:
+        console.print(f"interrupted: {several(len(rows), 'case')} ended", markup=False)
+        raise KeyboardInterrupt
+    return 0 if all(row.is_right for row in rows) else 1
+
+
+def _line(row: Row) -> str:
+    mark = "✔" if row.is_right else "✘"
+    if row.expected is None:
+        told = f"{'nothing':<26}{grouped(row.seeds - row.right)} of {grouped(row.seeds)} flagged"
+    else:
+        told = f"{row.expected:<26}{grouped(row.right)} of {grouped(row.seeds)} found"
+    wrong = "" if row.is_right else f"; said: {dict(row.said)}, first with seed {row.first_wrong}"
+    return f"{mark} {row.kind:<19}{row.case:<68}{told}{wrong}"
+
+
+def _print_totals(rows: Sequence[Row], seconds: float, console: Console) -> None:
+    wanted = [row for row in rows if row.expected is not None]
+    near = [row for row in rows if row.expected is None and row.case != CLEAN]
+    clean = [row for row in rows if row.case == CLEAN]
+    classes = {row.expected for row in wanted}
+    found = f"{grouped(sum(row.right for row in wanted))} of {grouped(sum(row.seeds for row in wanted))} found"
+    console.print()
+    console.print(
+        f"{several(len(classes), 'class', 'classes')} of anomalies, {several(len(wanted), 'injection')}: {found}"
+    )
+    for what, some in (("near-misses", near), ("clean histories", clean)):
+        flagged = sum(row.seeds - row.right for row in some)
+        console.print(f"{grouped(sum(row.seeds for row in some))} {what}: {grouped(flagged)} flagged")
+    console.print(f"{seconds:.0f} s")

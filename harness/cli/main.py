@@ -1,0 +1,575 @@
+"""The command line: `squall run`, `squall check` and the rest (HX-10).
+
+This module only turns arguments into calls and failures into exit statuses:
+
+    0    valid; of a suite: every scenario turned out as expected
+    1    invalid; of a suite: an unexpected violation, or an expected one that was missed
+    2    unknown; of a suite: an unexpected unknown
+    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept, finished runs, seeds and figures summed up
+    254  bad usage or configuration: one message says what is wrong, where, and what would be right
+    255  a crash of Squall itself
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from squall.harness.cli.cluster import cluster_app
+from squall.harness.cli.faults import OptionalValues, faults
+from squall.harness.cli.lab import lab_app
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.terminal.console import console
+from squall.harness.terminal.help_text import with_examples
+from squall.harness.terminal.lock_options import WaitOption, WithWait, seconds_to_wait
+from squall.harness.terminal.terminal import finish, install
+
+if TYPE_CHECKING:
+    from squall.harness.run.run import Hosts
+
+CRASH_EXIT_STATUS = 255
+INTERRUPTED_EXIT_STATUS = 130
+
+# The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
+CommandLineError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="squall",
+    help="A chaos and benchmark testbed for replicated logs. Start with: squall run suites/quickstart.yaml",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+inventory_app = typer.Typer(help="The hosts of inventory.yaml.", epilog="Example: squall inventory check")
+suite_app = typer.Typer(help="Suite files.", epilog="Example: squall suite schema")
+app.add_typer(lab_app, name="lab")
+app.add_typer(inventory_app, name="inventory")
+app.add_typer(suite_app, name="suite")
+app.add_typer(cluster_app, name="cluster")
+
+SuiteArgument = Annotated[
+    str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
+]
+InventoryOption = Annotated[
+    Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
+]
+LabOption = Annotated[
+    str | None, typer.Option("--lab", metavar="NAME", help="run on the existing lab of this name, which stays up")
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="the seed of the first run, or of the only run with --only; random by default")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="print every command, host by host and in order; start nothing")
+]
+OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
+SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
+InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in this process, without Spark")]
+
+
+# --- running and judging -------------------------------------------------------------------------------------------
+
+
+@app.command(
+    cls=WithWait,
+    epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
+    "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
+    "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run",
+)
+def run(
+    suite: SuiteArgument,
+    inventory: InventoryOption = None,
+    lab: LabOption = None,
+    seed: SeedOption = None,
+    only: OnlyOption = None,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
+    idle_nemesis: Annotated[
+        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
+    ] = False,
+    capture: Annotated[
+        bool, typer.Option("--capture", help="keep the packets of every node's host: nodes/HOST/capture.pcap")
+    ] = False,
+    dry_run: DryRunOption = False,
+    spark_master: SparkOption = None,
+    in_process: InProcessOption = False,
+    wait: WaitOption = None,
+) -> int:
+    """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
+    from squall.harness.scenario.inventory import load_inventory, refuse_two_places
+    from squall.harness.scenario.plan import choose_seed
+    from squall.harness.scenario.suites import load_named
+
+    refuse_two_places(inventory, lab)
+    patience = seconds_to_wait(wait)
+    chosen = load_named(suite).only(only, seed)
+    hosts = load_inventory(inventory) if inventory is not None else None
+    if dry_run:
+        from squall.harness.run.dry_run import print_dry_run
+
+        print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
+        return 0
+    from squall.harness.cli.campaign import Campaign  # takes a second to import; errors of a file are reported first
+
+    campaign = Campaign(
+        chosen,
+        inventory=hosts,
+        inventory_path=inventory,
+        lab=lab,
+        seed=choose_seed(seed),
+        runs_directory=runs_dir,
+        idle_nemesis=idle_nemesis,
+        capture=capture,
+        spark_master=spark_master,
+        in_process=in_process,
+        console=console(),
+        wait=patience,
+    )
+    return campaign.run()
+
+
+@app.command(epilog="Examples: squall check runs/latest · squall check runs/quickstart/* --in-process")
+def check(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="directories of runs")],
+    spark_master: SparkOption = None,
+    in_process: InProcessOption = False,
+    budget: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="begin no check after this time; the rest is unknown")
+    ] = None,
+    second_opinion: Annotated[
+        bool, typer.Option("--second-opinion", help="count some anomalies again, by queries; the counts must agree")
+    ] = False,
+) -> int:
+    """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
+    from squall.harness.cli.judging import judge_stored
+
+    return judge_stored(
+        runs,
+        spark_master=spark_master,
+        in_process=in_process,
+        console=console(),
+        budget=budget,
+        second_opinion=second_opinion,
+    )
+
+
+@app.command(epilog="Examples: squall show runs/latest · squall show runs/latest events-3@20410..20425")
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
+    rows: Annotated[str | None, typer.Argument(metavar="[ROWS]", help="TOPIC-PARTITION[@OFFSET[..OFFSET]]")] = None,
+) -> int:
+    """Print a run's verdict in words, or the operations at some offsets."""
+    from squall.harness.cli.judging import show_run
+
+    return show_run(run, rows, console())
+
+
+@app.command(
+    epilog="Examples: squall timeline runs/latest · squall timeline runs/latest --from 10s --to 20s --host b1 · "
+    "squall timeline runs/latest --grep 'leads|proven'"
+)
+def timeline(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="from this time of the load, such as 10s")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="up to this time of the load, such as 20s")
+    ] = None,
+    host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="only this host; may be given again")] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="only lines that match this regular expression")
+    ] = None,
+) -> int:
+    """Print log lines of nodes, phases of faults and failures of clients in order of time."""
+    from squall.harness.cli.timeline import show_timeline
+
+    return show_timeline(run, since=since, until=until, hosts=tuple(host or ()), grep=grep)
+
+
+@app.command(
+    epilog="Examples: squall plan suites/quickstart.yaml --seed 4711 · squall plan suites/smoke.yaml --dry-run"
+)
+def plan(
+    suite: SuiteArgument,
+    seed: SeedOption = None,
+    only: OnlyOption = None,
+    dry_run: DryRunOption = False,
+    inventory: InventoryOption = None,
+) -> int:
+    """Print a suite's runs, faults, targets and times; start nothing. Exit status 254 if `run` would refuse any."""
+    from squall.harness.cli.plan import print_plan
+    from squall.harness.scenario.inventory import load_inventory
+    from squall.harness.scenario.plan import choose_seed
+    from squall.harness.scenario.suites import load_named
+
+    chosen = load_named(suite).only(only, seed)
+    hosts = load_inventory(inventory) if inventory is not None else None
+    if dry_run:
+        from squall.harness.run.dry_run import print_dry_run
+
+        print_dry_run(console(), chosen, choose_seed(seed), hosts)
+        return 0
+    return print_plan(console(), chosen, choose_seed(seed), hosts)
+
+
+@app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
+def simulate(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
+    only: OnlyOption = None,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
+    seed: Annotated[int | None, typer.Option(help="the first seed; by default the scenario's own, or 1")] = None,
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="draw the faults from the seed, not from the scenario")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many seeds at once; by default one for each core")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="keep the history of each seed in this directory")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="draw one seed's events on the log that broke, as an SVG")
+    ] = None,
+    until_failure: Annotated[
+        bool, typer.Option("--until-failure", help="stop at the first seed that is not valid")
+    ] = False,
+) -> int:
+    """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
+    from squall.harness.cli.simulate import simulate as simulate_scenario
+
+    return simulate_scenario(
+        scenario,
+        seeds=seeds,
+        first_seed=seed,
+        console=console(),
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        processes=processes,
+        keep=keep,
+        picture=picture,
+        until_failure=until_failure,
+        only=only,
+    )
+
+
+@app.command(
+    epilog="Examples: squall shrink 4711 · squall shrink 2 --suite suites/two-hop-failover.yaml "
+    "--mutant truncate-to-hw --out lost.yaml · squall simulate lost.yaml"
+)
+def shrink(
+    seed: Annotated[int, typer.Argument(metavar="SEED", help="a seed that fails in simulation")],
+    suite: Annotated[str, typer.Option(metavar="SCENARIO", help="a suite file or the name of a scenario")] = "swarm",
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="draw the faults from the seed, not from the scenario")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="write the schedule here; account (.txt) and picture (.svg) beside it"),
+    ] = None,
+    budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="stop shrinking after this time")] = 300.0,
+    runs: Annotated[int, typer.Option(min=1, help="stop shrinking after this many runs")] = 100_000,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
+    any_failure: Annotated[
+        bool, typer.Option("--any", help="accept any failure, not only one of the same name")
+    ] = False,
+) -> int:
+    """Find the shortest schedule with the same failure as a seed; explain the failure in words and as a picture.
+
+    Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink.
+    """
+    from squall.harness.cli.shrink import ShrinkOptions
+    from squall.harness.cli.shrink import shrink as shrink_seed
+
+    asked = ShrinkOptions(
+        seed=seed,
+        suite=suite,
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        out=out,
+        seconds=budget,
+        runs=runs,
+        processes=processes or os.cpu_count() or 1,
+        any_failure=any_failure,
+    )
+    return shrink_seed(asked, console())
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------------
+
+
+@inventory_app.command("check", epilog="Example: squall inventory check --inventory inventory.yaml")
+def inventory_check(inventory: InventoryOption = None, lab: LabOption = None) -> int:
+    """Print the abilities of every host, and what it lacks."""
+    from squall.harness.hosts.preflight import COLUMNS
+    from squall.harness.hosts.preflight import check as look
+
+    hosts = chosen_hosts(inventory, lab)
+    report, out = look(hosts.inventory, hosts.network), console()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("host", *COLUMNS):
+        table.add_column(heading, no_wrap=heading == "host")
+    for row in report.rows:
+        cells = []
+        for column in COLUMNS:
+            found = row.find(column)
+            cells.append("" if found is None else f"{'✔' if found.ok else '✘'} {found.said}")
+        table.add_row(row.host.name, *cells)
+    out.print(table)
+    for one in report.control:
+        out.print(f"control node  {'✔' if one.ok else '✘'} {one.what}: {one.said}", markup=False)
+    wrong = report.error()
+    if wrong is not None:
+        raise wrong
+    return 0
+
+
+@inventory_app.command("trust", epilog="Example: squall inventory trust b2 --inventory inventory.yaml")
+def inventory_trust(
+    host: Annotated[str, typer.Argument()], inventory: InventoryOption = None, lab: LabOption = None
+) -> None:
+    """Trust the key that a host presents now, in place of any earlier one."""
+    from squall.harness.hosts.ssh import trust
+
+    hosts = chosen_hosts(inventory, lab)
+    spec = hosts.inventory.host(host)
+    console().print(f"{'trust':<11}{spec.described()}: {trust(spec, hosts.network)}")
+
+
+@app.command(epilog="Example: squall heal --inventory inventory.yaml")
+def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
+    """End every fault on every host, of any run. Exit status 1 if one is left, or a host cannot be reached."""
+    import asyncio
+
+    from squall.harness.hosts.healing import heal_hosts, what_is_left
+    from squall.harness.hosts.host_locks import owners_of
+
+    hosts, out = chosen_hosts(inventory, lab), console()
+    with contextlib.suppress(Exception):  # the report of who uses the hosts may fail; healing them matters more
+        for owner in owners_of(hosts.inventory, hosts.network):
+            out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
+    outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
+    for one in outcome:
+        out.print(f"{'heal':<11}{one.host:<6} {one.told()}", markup=False)
+    left = what_is_left(outcome)
+    if left is not None:
+        typer.echo(left, err=True)
+    return 0 if left is None else 1
+
+
+def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
+    """Return the hosts of the given inventory or lab, of ./inventory.yaml, or of the running lab. Raises UsageError."""
+    from squall.harness.run.run_hosts import standing_hosts
+
+    return standing_hosts(inventory, lab)
+
+
+# --- files, figures, lists -----------------------------------------------------------------------------------------
+
+
+@suite_app.command("schema", epilog="Example: squall suite schema > suite.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of suite files, for editors."""
+    from squall.harness.scenario.suite import suite_schema
+
+    typer.echo(json.dumps(suite_schema(), indent=2))
+
+
+@app.command(epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json")
+def bench(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="by default, list the benchmarks")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="number of topic-partitions (controller); 2000000 is the published form")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of repetitions (controller); ten or more")] = None,
+    operations: Annotated[
+        int | None,
+        typer.Option(min=10_000, help="number of operations (checker); smaller numbers have no limit to meet"),
+    ] = None,
+    billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
+) -> int:
+    """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
+    from squall.harness.cli import benching
+
+    out = console()
+    if name is None:
+        for known, about in benching.described():
+            out.print(f"{known:<14}{about}", markup=False)
+        return 0
+    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
+    interrupted = False
+    try:
+        measurements = benching.measure(name, **sizes)
+    except benching.Interrupted as early:
+        measurements, interrupted = early.measurements, True
+    benching.print_measurements(out, name, measurements)
+    if json_file is not None:
+        benching.save(json_file, name, measurements, interrupted=interrupted)
+    if interrupted:
+        out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
+        return INTERRUPTED_EXIT_STATUS
+    return 0 if all(one.passed for one in measurements) else 1
+
+
+@app.command(
+    epilog="Examples: squall forge --list · squall forge --operations 1000000 --seed 7 --anomaly lost_write OUT · "
+    "squall forge --kind registers OUT · squall forge --verify --seeds 60"
+)
+def forge(
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
+    operations: Annotated[int, typer.Option(min=20, help="about how many operations")] = 1_000,
+    seed: Annotated[int, typer.Option(help="the same seed forges the same history")] = 1,
+    anomaly: Annotated[
+        str | None, typer.Option(metavar="NAME", help="add this anomaly, injection or near-miss; see --list")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="the kind of operations; logs by default")] = None,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="list what can be forged, and the expected verdicts")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="run the checks on all of it; exit 1 if any result is wrong")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="with --verify: seeds of each injection and near-miss")] = 60,
+    clean: Annotated[int, typer.Option(min=1, help="with --verify: clean histories of each kind")] = 1_000,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="with --verify: how many at once; by default one for each core")
+    ] = None,
+) -> int:
+    """Make a history without a cluster: healthy, with one anomaly, or a near-miss; or verify the checks with them."""
+    from squall.harness.cli import forging
+
+    if show_list:
+        return forging.list_cases(console())
+    if verify:
+        return forging.verify(
+            seeds=seeds, clean=clean, kind=kind, processes=processes or os.cpu_count() or 1, console=console()
+        )
+    if out is None:
+        raise UsageError(
+            "squall forge needs a directory to write to", remedy="squall forge OUT, or --list, or --verify"
+        )
+    return forging.forge_run(out, operations=operations, seed=seed, case_name=anomaly, kind=kind, console=console())
+
+
+@app.command(
+    "import",
+    epilog="Examples: squall import jepsen store/latest/history.edn · squall import elle history.edn OUT · "
+    "squall import porcupine etcd_000.log",
+)
+def import_(
+    tool: Annotated[str, typer.Argument(metavar="jepsen|elle|porcupine", help="the tool that recorded the history")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="EDN, JSON, or lines of a log")],
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept, without OUT")] = Path("runs"),
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="consistency model of transactions; strict-serializable by default"),
+    ] = None,
+    initial: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="initial value of registers; none by default")
+    ] = None,
+) -> int:
+    """Turn another tool's history into a run, for squall check."""
+    from squall.harness.cli.importing import import_run
+
+    return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
+
+
+@app.command(
+    epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
+)
+def mutants(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="run each mutant, and the scenario without it, in simulation")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="number of seeds; each mutant must be caught on 19 of 20")] = 20,
+    seed: Annotated[int, typer.Option(help="the first seed")] = 1,
+    mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be given again")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
+    witnesses: Annotated[
+        Path | None, typer.Option(help="with --verify: write the first witness of each mutant to this directory")
+    ] = None,
+) -> int:
+    """List the documented bugs that a node can be started with; with --verify, test that each is caught."""
+    from squall.nodes.mutants import MUTANTS
+
+    if verify:
+        from squall.harness.simulation.run.matrix import verify as verify_mutants
+
+        return verify_mutants(
+            seeds=seeds,
+            first_seed=seed,
+            names=mutant or (),
+            processes=processes or os.cpu_count() or 1,
+            console=console(),
+            witnesses=witnesses,
+        )
+    for name, about in sorted(MUTANTS.items()):
+        console().print(f"{name:<36}{about}", markup=False)
+    return 0
+
+
+app.command(
+    "faults",
+    cls=OptionalValues,
+    epilog="Examples: squall faults · squall faults pause · squall faults --json · squall faults --verify --lab · "
+    "squall faults --verify --lab --only 14 --only kill --json verified.json",
+)(faults)
+with_examples(app)
+
+
+def main() -> None:
+    """Run the command line; the entry point. Every way a command can end has an exit status."""
+    install()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(finish(status_of(sys.argv[1:])))
+
+
+def status_of(arguments: list[str]) -> int:
+    """Carry out a command line and return its exit status; all failures are reported on standard error."""
+    try:
+        result = app(arguments or ["--help"], standalone_mode=False)
+    except UsageError as wrong:
+        complain(str(wrong))
+        return USAGE_EXIT_STATUS
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED_EXIT_STATUS
+    except OSError as trouble:
+        if (problem := file_problem(trouble)) is None:
+            return crashed()
+        complain(problem)
+        return USAGE_EXIT_STATUS
+    except Exception as trouble:
+        if isinstance(trouble, CommandLineError):
+            trouble.show()  # type: ignore[attr-defined]
+            return USAGE_EXIT_STATUS
+        return crashed()
+    return result if isinstance(result, int) else 0
+
+
+def crashed() -> int:
+    """Print the exception being handled as a bug of Squall. Return the exit status."""
+    complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
+    return CRASH_EXIT_STATUS
+
+
+def complain(message: str) -> None:
+    """Print to standard error, unchanged."""
+    typer.echo(message, err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""`squall simulate`: run many seeds of a scenario, describe the first failures, and sum up what took place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from squall.harness.errors import UsageError
+from squall.harness.simulation.explain.spacetime import save_picture
+from squall.harness.simulation.explain.traced import trace_of
+from squall.harness.simulation.run.many import simulate_many
+from squall.harness.simulation.run.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult, refuse_kept
+from squall.harness.simulation.run.scenarios import find_scenario
+from squall.workloads.log import LogOptions
+
+SHOWN_FAILURES = 5
+LONG = 100
+"""From this number of seeds on, a log without a progress bar gets a line for each tenth of the work."""
+EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
+
+
+def simulate(
+    name: str,
+    *,
+    seeds: int,
+    first_seed: int | None,
+    console: Console,
+    mutants: tuple[str, ...] = (),
+    swarm: bool = False,
+    processes: int | None = None,
+    keep: Path | None = None,
+    until_failure: bool = False,
+    picture: Path | None = None,
+    only: str | None = None,
+) -> int:
+    """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
+
+    Runs all of them, or with `until_failure` up to the first that is not valid. `picture` is where to draw what one
+    seed does. If interrupted, it sums up the completed seeds and raises KeyboardInterrupt (exit status 130).
+    """
+    if picture is not None and seeds > 1:
+        raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
+    scenario, said = find_scenario(name, swarm=swarm, only=only)
+    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
+    first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
+    wanted = range(first, first + seeds)
+    if keep is not None:
+        for seed in wanted:
+            refuse_kept(keep, seed)
+    results: list[SimResult] = []
+    shown, ended = 0, False
+    milestones = tenths(seeds)
+    with Progress(
+        TextColumn("simulate"), BarColumn(), MofNCompleteColumn(), TextColumn("seeds"), TimeRemainingColumn(),
+        console=console, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        task = progress.add_task("simulate", total=len(wanted))
+        running = simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1)
+        with contextlib.closing(running), contextlib.suppress(KeyboardInterrupt):
+            for result in running:
+                results.append(result)
+                progress.advance(task)
+                if not console.is_terminal and len(results) in milestones:
+                    valid = sum(result.verdict == "valid" for result in results)
+                    console.print(f"simulate   {len(results)} of {seeds} seeds, {valid} valid", highlight=False)
+                if result.verdict != "valid" and shown < SHOWN_FAILURES:
+                    shown += 1
+                    listable = isinstance(scenario.workload, LogOptions)
+                    console.print(told(result, said, options, listable), markup=False, highlight=False)
+                if result.verdict != "valid" and until_failure:
+                    break
+            ended = True
+    if results:
+        console.print(summary(results), markup=False, highlight=False)
+    if not ended:
+        left = f"interrupted: {len(results)} of {seeds} seeds ended"
+        again = next(seed for seed in wanted if seed not in {result.seed for result in results})
+        console.print(f"{left}; the first that did not is {again}", markup=False, highlight=False)
+        raise KeyboardInterrupt
+    if picture is not None:
+        save_picture(trace_of(scenario, first, options), picture)
+        console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
+    return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
+
+
+def tenths(seeds: int) -> set[int]:
+    """Return the seed counts after which a log of a long simulation gets a progress line; none for a short one."""
+    return {seeds * tenth // 10 for tenth in range(1, 10)} if seeds >= LONG else set()
+
+
+def told(result: SimResult, name: str, options: SimOptions, listable: bool = True) -> str:
+    """Describe one failing seed, with the command that repeats it.
+
+    Adds the command that shortens it if a schedule can list its operations.
+    """
+    words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
+    words += [f"    {line}" for line in result.witness]
+    words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
+    flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
+    if result.verdict == "invalid" and listable and " --only " not in name:
+        words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
+    words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
+    return "\n".join(words)
+
+
+def summary(results: list[SimResult]) -> str:
+    """Return how many seeds had each verdict, and what took place in all of them."""
+    verdicts = Counter(result.verdict for result in results)
+    broken = Counter(name for result in results for name in result.broken)
+    totals: Counter[str] = Counter()
+    for result in results:
+        totals.update(result.counts)
+    simulated = sum(result.simulated_s for result in results)
+    wall = max(sum(result.wall_s for result in results), 1e-9)
+    worked = max(sum(result.processor_s for result in results), 1e-9)
+    unknown = verdicts["unknown"] / len(results)
+    acknowledged = [result.counts.get(ACKNOWLEDGED, 0) for result in results]
+    lines = [
+        f"seeds      {len(results)}: "
+        + ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))
+        + (f" ({unknown:.1%} unknown)" if unknown else ""),
+        f"time       {simulated:,.0f} simulated seconds, {simulated / wall:.1f} per second and core "
+        f"({simulated / worked:.1f} per second of processor time)",
+        f"clients    {sum(acknowledged):,} sends acknowledged, median {median(acknowledged):,.0f} a seed; "
+        f"{totals[OPERATIONS] / max(simulated, 1e-9):.1f} operations per simulated second",
+    ]
+    if broken:
+        lines.append("broken     " + ", ".join(f"{name} in {number}" for name, number in broken.most_common()))
+    for group in ("", "fault ", "effect "):
+        for key in sorted(key for key in totals if _group(key) == group):
+            lines.append(f"{'':<11}{totals[key]:>12,} {key}")
+    if len(results) == 1:
+        lines.append(f"trace      {results[0].digest}")
+    return "\n".join(lines)
+
+
+def _group(key: str) -> str:
+    return next((group for group in ("fault ", "effect ") if key.startswith(group)), "")

@@ -1,0 +1,1 @@
+"""Load workers: here, on client hosts, and the pipes that command them."""

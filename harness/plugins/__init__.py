@@ -1,0 +1,1 @@
+"""Faults, workloads, checks and systems of installed packages, found by entry points."""

@@ -1,0 +1,1 @@
+"""One run on hosts, from its plan to its verdict."""

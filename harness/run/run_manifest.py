@@ -1,0 +1,162 @@
+"""Write what a run states about itself: `run.json`, at its start and again at its end.
+
+The plan and the hosts are known from the start, `Facts` become known during the run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import metadata
+from typing import Any
+
+import confluent_kafka
+
+from squall.harness.hosts.client_bundle import ClientHost
+from squall.harness.hosts.clocks import ClockReading
+from squall.harness.hosts.system import NodePlan
+from squall.harness.lab.reduced_lab import LACKS
+from squall.harness.run.run_hosts import Hosts
+from squall.harness.scenario.plan import RunPlan
+from squall.harness.scenario.suite import plugins_of
+from squall.results.history.kinds import OF_NODES
+from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
+
+
+@dataclass
+class Facts:
+    """What becomes known during a run, and enters its manifest."""
+
+    load_started: int | None = None
+    load_ended: int | None = None
+    final_read: str = ""
+    completed: bool = False
+    trouble: list[str] = field(default_factory=list)
+    bundles: dict[str, dict[str, str]] = field(default_factory=dict)
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+def manifest_of(
+    plan: RunPlan,
+    facts: Facts,
+    hosts: Hosts,
+    *,
+    started: datetime,
+    command: str,
+    nodes: Sequence[NodePlan],
+    clients: Sequence[ClientHost],
+    clocks: Mapping[int, ClockReading],
+    segments: int | None,
+) -> Manifest:
+    """Return the manifest by what is known now.
+
+    `clocks` are those of client hosts, by clock id; `segments` is None until workers have begun them.
+    """
+    scenario = plan.scenario
+    return Manifest(
+        run_id=plan.run_id,
+        scenario=scenario.scenario,
+        seed=plan.seed,
+        topics={
+            name: TopicFacts(
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                min_insync_replicas=topic.min_insync_replicas,
+            )
+            for name, topic in scenario.cluster.topics.items()
+            if topic.load
+        },
+        suite=str(plan.suite),
+        description=scenario.description,
+        covers=scenario.covers,
+        started=started.isoformat(timespec="seconds"),
+        command=command,
+        load_started=facts.load_started,
+        load_ended=facts.load_ended,
+        completed=facts.completed,
+        segments=segments,
+        checks=(*scenario.checks, *(one for one in OF_NODES if scenario.replicas and one not in scenario.checks)),
+        fault_free=scenario.fault_free,
+        faults_planned=len(plan.schedule.faults),
+        min_acknowledged=scenario.min_acknowledged,
+        expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
+        require=scenario.require.stated(),
+        mutants=scenario.cluster.mutants,
+        final_read=facts.final_read,
+        trouble=tuple(facts.trouble),
+        workload=scenario.workload.model_dump(),
+        options={
+            **facts.notes,
+            **_of_the_lab(hosts),
+            "idle_nemesis": plan.idle_nemesis,
+            **({PLUGINS: used} if (used := plugins_of(scenario)) else {}),
+        },
+        node_config=dict(config_texts(scenario.cluster.config)),
+        schedule_hash=plan.schedule.content_hash(),
+        versions=versions(),
+        machine=machine(),
+        hosts=(
+            *(_node_facts(node, hosts, facts.bundles.get(node.host, {})) for node in nodes),
+            *(_client_facts(client, clocks) for client in clients),
+        ),
+    )
+
+
+def _of_the_lab(hosts: Hosts) -> dict[str, Any]:
+    """Describe the lab as it is without faults."""
+    lab = hosts.lab
+    if lab is None:
+        return {}
+    racks = {"racks": lab.racks.model_dump(mode="json")} if lab.racks.count else {}
+    return racks | ({"reduced_lab": f"{'; '.join(LACKS)}; {lab.reduced}"} if lab.reduced else {})
+
+
+def _node_facts(node: NodePlan, hosts: Hosts, bundle: Mapping[str, str]) -> HostFacts:
+    rack = hosts.inventory.host(node.host).rack
+    racks = {} if rack is None else {"rack": rack}
+    return HostFacts(
+        name=node.host,
+        address=node.address,
+        roles=node.roles,
+        facts={"node id": str(node.node_id), **racks, **bundle},
+    )
+
+
+def _client_facts(client: ClientHost, clocks: Mapping[int, ClockReading]) -> HostFacts:
+    """Describe a client host, and the reading of its clock."""
+    clock = str(clocks.get(client.clock_id, ""))
+    return HostFacts(
+        name=client.name,
+        address=client.remote.spec.address,
+        roles=("load",),
+        facts={"bundle": client.deployed.bundle.name, "clock": clock},
+    )
+
+
+def config_texts(config: Mapping[str, str | int | float | bool]) -> tuple[tuple[str, str], ...]:
+    """Return settings as nodes read them."""
+    return tuple(
+        (name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs that a verdict depends on."""
+    return {
+        "squall": metadata.version("squall"),
+        "python": platform.python_version(),
+        "confluent-kafka": metadata.version("confluent-kafka"),
+        "librdkafka": confluent_kafka.libversion()[0],
+    }
+
+
+def machine() -> dict[str, str]:
+    """Describe the control node, as far as it explains figures."""
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+    }

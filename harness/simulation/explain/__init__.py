@@ -1,0 +1,1 @@
+"""What happened in a simulated run, in words and as a picture."""

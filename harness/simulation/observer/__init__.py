@@ -1,0 +1,1 @@
+"""Invariants that hold at every moment of a simulated run."""

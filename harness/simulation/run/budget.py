@@ -1,0 +1,133 @@
+"""The fault budget: which faults a swarm may combine while Kafka still promises durability (docs/simulation.md).
+
+Kafka promises that acknowledged records survive fewer *unclean* broker restarts than min.insync.replicas, counted until
+all replicas are in sync again, with eligible leader replicas kept (KIP-966). A controller cannot distinguish an unclean
+restart that lost data from a harmless one. So as soon as one of them does lose data (`power-loss`, `wipe-disk`), all
+of them count:
+
+* without eligible leader replicas no broker may lose data;
+* with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
+* a crash without loss is free while no loss is outstanding;
+* another min.insync.replicas, or switching off eligible leader replicas, empties the list of eligible leader replicas,
+  as in Kafka (EL-06). Then only the ISR's promise is left, and the ISR may be one broker. So no broker loses data from
+  an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
+  outstanding;
+* failing disks of controllers are a minority at any time. Durable data of controllers is never removed;
+* a fault of a controller that is also a broker counts as a fault of the broker.
+
+The budget examines the world when a fault is due: the newest committed image, and whether each crashed broker runs, is
+registered with its present incarnation, and serves. Faults that do not fit are postponed.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.topic_configs import MIN_ISR
+
+LOSSY = ("power-loss-broker", "wipe-disk")
+CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
+DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
+
+
+class FaultBudget:
+    """Which brokers have crashed since the cluster was last whole, and which may crash next.
+
+    `min_isr` is the smallest of all topics.
+    """
+
+    def __init__(self, world: SimWorld, min_isr: int) -> None:
+        self._world = world
+        self._min_isr = min_isr
+        self._crashed: dict[str, bool] = {}
+        self._until: dict[str, float] = {}
+        self._failing_controllers: dict[str, float] = {}
+        self._edited_until: float | None = None
+        self._settings: list[str | None] | None = None
+
+    def allows(self, kind: str, host: str, duration: float) -> bool:
+        """Return whether this fault fits now. If it does, count it."""
+        cluster = self._world.cluster
+        if host in cluster.controllers:
+            if kind == "wipe-disk":
+                return False
+            if kind in DISK_ERRORS and not self._allows_failing_controller(host, duration):
+                return False
+        if host in cluster.brokers:
+            kind = kind.replace("-controller", "-broker")
+        if kind not in LOSSY and kind not in CRASHING:
+            return True
+        image = self._settle()
+        crashed = self._crashed | {host: kind in LOSSY or self._crashed.get(host, False)}
+        if any(crashed.values()):
+            if image is None or not image.keeps_eligible_leaders:
+                return False
+            if len(crashed) >= self._min_isr or self._edited_until is not None:
+                return False
+        self._crashed = crashed
+        self._until[host] = max(self._until.get(host, 0.0), self._world.kernel.time() + duration)
+        return True
+
+    def allows_edit(self, duration: float) -> bool:
+        """Return whether an operator may change min.insync.replicas now and restore it after `duration` seconds."""
+        image = self._settle()
+        if any(self._crashed.values()):
+            return False
+        if self._edited_until is None:
+            self._settings = None if image is None else rules_of(image)
+        self._edited_until = max(self._edited_until or 0.0, self._world.kernel.time() + duration)
+        return True
+
+    def _settle(self) -> MetadataImage | None:
+        """Forget faults that are over, judged by the newest committed image."""
+        image = self._newest_image()
+        if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
+            self._crashed.clear()
+            over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
+            if over and self._settings == rules_of(image):
+                self._edited_until = None
+        return image
+
+    def _allows_failing_controller(self, host: str, duration: float) -> bool:
+        now = self._world.kernel.time()
+        open_now = {name: until for name, until in self._failing_controllers.items() if until > now}
+        open_now[host] = max(open_now.get(host, 0.0), now + duration)
+        if len(open_now) > (len(self._world.cluster.controllers) - 1) // 2:
+            return False
+        self._failing_controllers = open_now
+        return True
+
+    def _newest_image(self) -> MetadataImage | None:
+        """Return the newest committed image of any running node."""
+        nodes = [process.node for process in self._world.processes.values() if process.node is not None]
+        images = [node.controller.committed for node in nodes if node.controller is not None]
+        images += [node.broker.image for node in nodes if node.broker is not None]
+        return max(images, key=lambda image: image.last_offset, default=None)
+
+    def _is_whole(self, image: MetadataImage) -> bool:
+        """Return whether every crashed broker is permanently back and every replica is in sync."""
+        return all(self._is_back(name, image) for name in self._crashed) and all(
+            set(partition.isr) == set(partition.replicas) for _, _, partition in image.all_partitions()
+        )
+
+    def _is_back(self, name: str, image: MetadataImage) -> bool:
+        """Return whether the broker runs, is not about to crash, and is registered with the incarnation that runs.
+
+        An allowed fault may crash its host at any time until it is over. Until then a running broker does not count as
+        back.
+        """
+        if self._until.get(name, 0.0) >= self._world.kernel.time():
+            return False
+        process = self._world.processes[name]
+        if process.node is None or process.node.broker is None:
+            return False
+        if process.disk.failing or process.disk.crash_after is not None:
+            return False
+        registered = image.brokers.get(process.node.config.node_id)
+        return registered is not None and registered.active and registered.epoch == process.node.broker.lifecycle.epoch
+
+
+def rules_of(image: MetadataImage) -> list[str | None]:
+    """Return whether eligible leaders are kept, then the min ISR of each topic, ordered by topic name."""
+    kept = str(image.keeps_eligible_leaders)
+    return [kept] + [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]

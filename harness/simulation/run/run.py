@@ -1,0 +1,579 @@
+"""Run one seed in simulation: the suite's workload, faults and checks in virtual time.
+
+The course is that of `harness/run/run.py`: cluster whole → load under faults → heal → final reads → checks. Two things
+differ: the world, and an observer that checks the invariants during the run. After the load everything is healed, and
+the cluster must become whole and serve the final reads: a system that is safe only because it makes no progress has
+failed too.
+
+A scenario's own `nemesis` is used unchanged; with `swarm` each seed draws its faults. `SimResult.digest` hashes
+everything that was delivered, in order: equal for equal (scenario, seed), on any machine and under any PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from squall.harness.errors import UsageError
+from squall.harness.scenario.cluster import ClusterNotReady, await_whole, create_topics
+from squall.harness.scenario.faults import FaultLog
+from squall.harness.scenario.interpreter import Interpreter
+from squall.harness.scenario.recording import Recorder
+from squall.harness.scenario.suite import Scenario, TopicOptions, plugins_of
+from squall.harness.simulation.observer.circumstances import (
+    RecentOperations,
+    as_text,
+    fault_lines,
+    leader_line,
+    place_in,
+    with_faults_named,
+)
+from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
+from squall.harness.simulation.observer.observed_log import Loss
+from squall.harness.simulation.run.collector import without_collector
+from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
+from squall.harness.simulation.run.witness import Witness
+from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
+from squall.nemesis.core.evidence import heal_all
+from squall.nemesis.runner import NemesisEvent, NemesisRunner
+from squall.nemesis.schedule import build_schedule
+from squall.nodes.metadata.image import PartitionRegistration
+from squall.nodes.mutants import Mutants
+from squall.results.check import check_run, verdict_of
+from squall.results.checkers.common.text import clock
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.manifest import PLUGINS, Manifest, TopicFacts
+from squall.results.history.segments import ClusterObservation, EventWriter
+from squall.results.verdict.further import ToldFurther
+from squall.results.verdict.verdict import Verdict
+from squall.results.witnesses.witness import Witness as ToldWitness
+from squall.results.witnesses.witness import WitnessLine
+from squall.workloads.clients.common.client import Client, Topic
+from squall.workloads.clients.native.admin import NativeAdmin
+from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.core.operation import Event
+from squall.workloads.log import FinalState, Shard, final_states
+from squall.workloads.workload import connector_of, workload_of
+
+READY_SECONDS = 60.0
+DRAIN_SECONDS = 15.0
+MIN_ACKNOWLEDGED = 100
+REQUIRED = "REQUIRED"
+"""The name of the breach if a required availability of the scenario does not hold."""
+ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
+RUN_ID = "00000000-0000-4000-8000-{:012d}"
+
+
+@dataclass(frozen=True)
+class SimOptions:
+    """Options of a simulation beyond its scenario.
+
+    `mutants` are added to the scenario's; `said` is how the command line named the scenario.
+    """
+
+    swarm: bool = False
+    mutants: tuple[str, ...] = ()
+    keep: Path | None = None
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class SimResult:
+    """The outcome of one seed. `problem` says why it is not valid; `broken` names invariants or anomalies.
+
+    `witness` describes the circumstances of the first breach: operations, leaders and faults of that time.
+    """
+
+    seed: int
+    verdict: str
+    digest: str
+    broken: tuple[str, ...] = ()
+    problem: str = ""
+    witness: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
+    processor_s: float = 0.0
+    ended_s: float = 0.0
+    """When the run ended, in seconds since the load began; negative if the load never began."""
+
+
+class _SimClock:
+    """The history's clock in simulation; see `workloads.ports.Clock`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    def now_ns(self) -> int:
+        return self._world.now_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Simulation:
+    """One scenario with one seed. Use it once."""
+
+    def __init__(
+        self, scenario: Scenario, seed: int, options: SimOptions, directory: Path, witness: Witness | None = None
+    ) -> None:
+        cluster = scenario.cluster
+        self.scenario = scenario
+        self.seed = seed
+        self.options = options
+        self.directory = directory
+        self.witness = witness or Witness()
+        self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
+        self.shape = ClusterShape(
+            controllers=cluster.controllers,
+            brokers=cluster.brokers,
+            config={key: _text(value) for key, value in cluster.config.items()},
+            mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
+            dynamic_voters=cluster.dynamic_voters,
+            combined=cluster.combined,
+        )
+        self.observer = Observer(
+            acks_all=scenario.workload.acks == "all",
+            unclean_allowed=self.shape.config.get("unclean.leader.election.enable") == "true",
+        )
+        self.world = SimWorld(
+            self.shape,
+            seed,
+            topics=scenario.loaded_topics,
+            trace=self.witness.beside(self.observer),
+            network=self.witness.network,
+            on_iteration=self.observer.look,
+            on_loss=self.observer.power_lost,
+        )
+        self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        self.witness.watch(self.world)
+        self.clock = _SimClock(self.world)
+        self.workload = workload_of(scenario.workload, scenario.loaded_topics)
+        self.recorder = Recorder.open(
+            directory,
+            RUN_ID.format(seed),
+            0,
+            acks=scenario.workload.acks,
+            idempotent=scenario.workload.idempotent and scenario.workload.acks == "all",
+        )
+        self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
+        self.seen = EventWriter.cluster(directory)
+        self.observer.on_quorum_leader = self._quorum_leader
+        self.observer.on_unclean_leader = self._unclean_leader
+        if scenario.require.calm:
+            self.observer.metadata.on_partition = self._partition
+        self.faults: list[str] = []
+        self.fault_counts: dict[str, int] = {}
+        self.fault_effects: dict[str, int] = {}
+        self.postponed = 0
+        self.begun: list[SwarmFault] = []
+        """The faults of a swarm that were carried out."""
+        self.digest = ""
+        self.crashes = 0
+        self.operations = 0
+        self.recent = RecentOperations()
+        self.final_read = ""
+        self.load_started: int | None = None
+        self.load_ended: int | None = None
+        self.ended_at = 0
+
+    def run(self) -> None:
+        """Run to the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
+        try:
+            self.world.kernel.run_until_complete(self._run())
+        finally:
+            self.ended_at = self.clock.now_ns()
+            self.digest = self.world.network.digest
+            self.crashes = sum(process.crashes for process in self.world.processes.values())
+            self.world.switch_off()
+            self.recorder.close()
+            self.fault_log.writer.close()
+            self.seen.close()
+
+    @property
+    def swarming(self) -> bool:
+        """Whether this seed draws its faults, instead of carrying out the scenario's."""
+        return self.options.swarm or bool(self.scenario.swarm)
+
+    @property
+    def operating(self) -> bool:
+        """Whether this seed also draws operators' changes of the cluster."""
+        return self.scenario.swarm in ("operations", "switches")
+
+    def ended_s(self) -> float:
+        """Return when the run ended, in seconds since the load began; negative if the load never began."""
+        return -1.0 if self.load_started is None else (self.ended_at - self.load_started) / 1e9
+
+    def circumstances(self, problem: str) -> tuple[str, ...]:
+        """Return leaders, operations and faults at the end of a run that ended early because of this problem."""
+        topics = self.scenario.cluster.topics.items()
+        place = place_in(problem, {f"{name}-{number}" for name, one in topics for number in range(one.partitions)})
+        origin = self.ended_at if self.load_started is None else self.load_started
+        quorum = [] if place else leader_line(self.observer.quorum.leaders, "quorum")
+        return as_text(
+            [
+                *quorum,
+                *leader_line(self.observer.leaders_of(place)),
+                *self.recent.lines(place, origin),
+                WitnessLine("the breach", "was seen and ended the run", clock(self.ended_at, origin)),
+                *fault_lines(self.fault_log.windows.values(), self.ended_at, origin),
+            ]
+        )
+
+    def save_manifest(self, trouble: str = "") -> Path:
+        """Write the manifest that the checker reads. Return the run's directory. `trouble` is what ended the run early.
+
+        A swarm's faults need no evidence: the simulation itself carries them out.
+        """
+        scenario, cluster = self.scenario, self.scenario.cluster
+        Manifest(
+            run_id=RUN_ID.format(self.seed),
+            scenario=scenario.scenario,
+            seed=self.seed,
+            topics={
+                name: TopicFacts(
+                    partitions=one.partitions,
+                    replication_factor=one.replication_factor,
+                    min_insync_replicas=one.min_insync_replicas,
+                )
+                for name, one in cluster.topics.items()
+                if one.load
+            },
+            command=self._command(),
+            load_started=self.load_started,
+            load_ended=self.load_ended,
+            completed=not trouble,
+            segments=1,
+            trouble=(trouble,) if trouble else (),
+            checks=scenario.checks,
+            fault_free=scenario.fault_free or self.swarming,
+            faults_planned=0 if self.swarming else len(self.schedule.faults),
+            min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
+            require=scenario.require.stated(),
+            workload=scenario.workload.model_dump(),
+            options={PLUGINS: used} if (used := plugins_of(scenario)) else {},
+            mutants=tuple(sorted(self.shape.mutants.names)),
+            final_read=self.final_read,
+            schedule_hash="" if self.swarming else self.schedule.content_hash(),
+            trace_hash=self.digest,
+            world="simulation",
+        ).save(self.directory)
+        return self.directory
+
+    def _command(self) -> str:
+        """Return the command that repeats this run."""
+        words = f"squall simulate {self.options.said or self.scenario.scenario} --seed {self.seed}"
+        words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
+        return words + (" --swarm" if self.options.swarm else "")
+
+    async def _run(self) -> None:
+        scenario, world = self.scenario, self.world
+        world.start()
+        admin = NativeAdmin(
+            world.connector(),
+            world.bootstrap(),
+            [(address, port) for _, address, port in voters_of(world.places)],
+        )
+        topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
+        await create_topics(admin, topics, READY_SECONDS)
+        await await_whole(admin, scenario.cluster.brokers, scenario.topics, READY_SECONDS)
+        await self._load()
+        await heal_all(world.hosts)
+        for process in world.processes.values():
+            process.start()
+        await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
+        await self._final_reads()
+        self.observer.final()
+        await admin.close()
+
+    async def _load(self) -> None:
+        shard = self.workload.shard(0, 1)
+        interpreter, clients = await self._interpreter(shard)
+        loop = asyncio.get_running_loop()
+        self.load_started = self.clock.now_ns()
+        self.observer.metadata.must_be_calm = self.scenario.require.calm
+        loading = loop.create_task(interpreter.run())
+        nemesis = loop.create_task(self._nemesis())
+        for task in (loading, nemesis):
+            task.add_done_callback(_end_the_run_if_it_failed)
+        await asyncio.sleep(self.scenario.time.load)
+        await nemesis
+        self.load_ended = self.clock.now_ns()
+        self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # it misses nothing
+        self.observer.metadata.must_be_calm = False
+        interpreter.stop()
+        await loading
+        for client in clients:
+            await client.close()
+
+    async def _nemesis(self) -> None:
+        if self.swarming:
+            view = self.world.cluster
+            topics = self.scenario.cluster.topics
+            operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
+            switched = self.scenario.swarm == "switches"
+            faults = draw_swarm(
+                self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated, switched=switched
+            )
+            self.faults = [str(fault) for fault in faults]
+            lowest = min(topic.min_insync_replicas for topic in topics.values())
+            operator = self.world.operator()
+            swarm = Swarm(self.world, faults, lowest, operator)
+            self.begun = swarm.begun
+            await swarm.run()
+            await operator.close()
+            self.fault_counts, self.postponed = swarm.counts, swarm.postponed
+            self.fault_effects = {f"{kind}: {UNITS[kind]}": effect for kind, effect in swarm.effects.items()}
+            return
+        operator = self.world.operator()
+        runner = NemesisRunner(
+            self.schedule,
+            self.world.hosts,
+            self.world.cluster,
+            now_ns=self.clock.now_ns,
+            sleep=self.clock.sleep,
+            report=self._reported,
+            ports=self.world.ports(),
+            operator=operator,
+        )
+        await runner.run()
+        await operator.close()
+
+    def _quorum_leader(self, name: str, epoch: int) -> None:
+        """Record a new leader as the watcher of a run on hosts does."""
+        self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
+
+    def _unclean_leader(self, topic: str, partition: int, loss: Loss) -> None:
+        """Declare to the checker what an unclean election was allowed to lose."""
+        self.seen.write(
+            ClusterObservation(
+                time=self.clock.now_ns(),
+                kind="unclean",
+                topic=topic,
+                partition=partition,
+                epoch=loss.epoch,
+                offset=loss.end,
+            )
+        )
+
+    def _partition(self, topic: str, number: int, stands: PartitionRegistration) -> None:
+        """Record leader and ISR as the watcher of a run on hosts does; only in calm runs, since there may be many."""
+        name_of = self.world.cluster.name_of
+        here = ClusterObservation(time=self.clock.now_ns(), kind="leader", topic=topic, partition=number)
+        leader = None if stands.leader < 0 else name_of(stands.leader)
+        self.seen.write(msgspec.structs.replace(here, node=leader, epoch=stands.leader_epoch))
+        self.seen.write(msgspec.structs.replace(here, kind="in_sync", nodes=tuple(name_of(one) for one in stands.isr)))
+
+    def _reported(self, event: NemesisEvent) -> None:
+        seconds = (event.at_ns - (self.load_started or 0)) / 1e9
+        self.witness.fault(event)
+        self.faults.append(f"{seconds:7.3f} s  {event.kind} {', '.join(event.targets)} {event.phase} {event.text}")
+        self.fault_log.note(event)
+        if event.phase == "proven":
+            self.fault_counts[event.kind] = self.fault_counts.get(event.kind, 0) + 1
+
+    async def _final_reads(self) -> None:
+        interpreter, clients = await self._interpreter(self.workload.final_shard())
+        states = final_states(await interpreter.run())
+        unfinished = [f"{one.topic}-{one.partition}" for one in states if not one.complete]
+        self.final_read = f"incomplete: {', '.join(unfinished)}" if unfinished else "complete"
+        for client in clients:
+            await client.close()
+        if unfinished:
+            stuck = ", ".join(_how_far(one) for one in states if not one.complete)
+            raise ClusterNotReady(f"final reads did not complete on {stuck}")
+
+    async def _interpreter(self, shard: Shard) -> tuple[Interpreter, list[Client]]:
+        connector = connector_of(self.scenario.workload, self.world.connector())
+        kit = NativeKit(connector, tuple(self.world.bootstrap()), self.clock)
+        clients: dict[int, Client] = {}
+        numbers: dict[int, int] = {}
+        opened: list[Client] = []
+        for plan in shard.clients:
+            client = kit.client(plan)
+            await client.open()
+            await client.setup()
+            opened.append(client)
+            for thread in plan.threads:
+                clients[thread], numbers[thread] = client, plan.client
+        interpreter = Interpreter(
+            shard.generator,
+            clients,
+            numbers,
+            clock=self.clock,
+            record=self._record,
+            total_threads=self.workload.total_threads,
+            drain=DRAIN_SECONDS,
+        )
+        return interpreter, opened
+
+    def _record(self, event: Event) -> None:
+        self.recorder.record(event)
+        self.recent.note(event)
+        self.witness.operation(event)
+        self.operations += event.completion is not None
+        self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
+
+    def counts(self) -> dict[str, int]:
+        """Return counts of what happened, for the summary of many seeds."""
+        sightings = self.observer.sightings
+        return {
+            ACKNOWLEDGED: sightings.acknowledged,
+            OPERATIONS: self.operations,
+            "elections": sightings.quorum_leaders,
+            "leader changes": sightings.partition_leaders,
+            "ISR changes": sightings.isr_changes,
+            "ELR changes": sightings.elr_changes,
+            "truncations": sightings.truncations,
+            "unclean elections": sightings.unclean_elections,
+            "declared losses": sightings.declared_losses,
+            "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
+            "snapshots held to the log": self.observer.metadata.snapshots_checked,
+            "administrators' writes": self.observer.writes.committed,
+            "changes of the voters": sightings.voter_changes,
+            "controlled shutdowns": sightings.controlled_shutdowns,
+            "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),
+            "crashes": self.crashes,
+            "resets": self.world.network.resets,
+            "frames": self.world.network.frames_delivered,
+            "events": self.world.kernel.events_run,
+            "faults postponed": self.postponed,
+            **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
+            **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
+        }
+
+
+def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:
+    """End the run at the event at which a client or the nemesis fails, not when the task is awaited."""
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        raise failure
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _topic(name: str, options: TopicOptions) -> Topic:
+    settings = {"min.insync.replicas": str(options.min_insync_replicas)}
+    settings |= {key: str(value) for key, value in options.config.items()}
+    return Topic(name, options.partitions, options.replication_factor, tuple(settings.items()))
+
+
+def simulate(
+    scenario: Scenario, seed: int, options: SimOptions = SimOptions(), witness: Witness | None = None
+) -> SimResult:
+    """Run one seed and judge it. Never raises for what the nodes do: a crash of a node is a result too.
+
+    A history that is kept can be judged again (`squall check`), also after a breach that no client could have seen.
+    """
+    with without_collector():
+        return _simulate(scenario, seed, options, witness)
+
+
+def seed_directory(keep: Path, seed: int) -> Path:
+    """Return the directory that keeps the history of a seed."""
+    return keep / f"seed-{seed}"
+
+
+def new_seed_directory(keep: Path, seed: int) -> Path:
+    """Create the directory. Raises UsageError if it exists: two histories must not share one directory."""
+    refuse_kept(keep, seed)
+    directory = seed_directory(keep, seed)
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:  # another process created it at this moment
+        refuse_kept(keep, seed)
+    return directory
+
+
+def refuse_kept(keep: Path, seed: int) -> None:
+    """Raise UsageError if a history of this seed is kept there."""
+    if (directory := seed_directory(keep, seed)).exists():
+        raise UsageError(f"--keep: {directory} already exists", remedy="name another directory, or remove this one")
+
+
+def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witness | None) -> SimResult:
+    started, worked = time.monotonic(), time.process_time()
+    with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
+        directory = Path(scratch) if options.keep is None else new_seed_directory(options.keep, seed)
+        simulation = Simulation(scenario, seed, options, directory, witness)
+        broken, problem = what_broke(simulation)
+        ended_s = simulation.ended_s()
+        verdict, told = "invalid", simulation.circumstances(problem) if broken else ()
+        if not broken:
+            found = _checked(simulation, report=options.keep is not None)
+            verdict, broken, problem = _summed_up(found)
+            told = _circumstances_of(simulation, found)
+        elif options.keep is not None:
+            seen = problem.partition("\n")[0]
+            simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {seen}")
+            check_run(directory, InProcess())
+        return SimResult(
+            seed=seed,
+            verdict=verdict,
+            digest=simulation.digest,
+            broken=broken,
+            problem=problem,
+            witness=told,
+            counts=simulation.counts(),
+            faults=tuple(simulation.faults),
+            simulated_s=simulation.world.kernel.now / 1e6,
+            wall_s=time.monotonic() - started,
+            processor_s=time.process_time() - worked,
+            ended_s=ended_s,
+        )
+
+
+def _how_far(state: FinalState) -> str:
+    """Describe a topic-partition whose final read did not complete: whether and where its marker is acknowledged."""
+    marker = "marker not acknowledged" if state.marker_offset is None else f"marker at offset {state.marker_offset}"
+    return f"{state.topic}-{state.partition} ({marker})"
+
+
+def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
+    """Run the simulation. Return the invariant that broke and how, or nothing."""
+    try:
+        simulation.run()
+    except InvariantBroken as breach:
+        return (breach.name,), str(breach)
+    except ClusterNotReady as trouble:
+        return ("LIVENESS",), str(trouble)
+    except Exception as trouble:
+        return ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{traceback.format_exc(limit=-4)}"
+    return (), ""
+
+
+def judged(simulation: Simulation) -> tuple[str, tuple[str, ...], str]:
+    """Return the checker's verdict of a complete run, its anomalies by name, and the problem in words."""
+    return _summed_up(_checked(simulation))
+
+
+def _checked(simulation: Simulation, *, report: bool = False) -> Verdict:
+    directory = simulation.save_manifest()
+    return check_run(directory, InProcess()) if report else verdict_of(directory)
+
+
+def _summed_up(verdict: Verdict) -> tuple[str, tuple[str, ...], str]:
+    problem = "; ".join((*verdict.reasons, *(witness.title for witness in _first_of(verdict))))
+    broken = tuple(one.name for one in verdict.anomalies) + (() if verdict.requirements_hold else (REQUIRED,))
+    return verdict.verdict, broken, problem
+
+
+def _first_of(verdict: Verdict) -> list[ToldWitness | ToldFurther]:
+    """Return the witness to report; none if there is none."""
+    told: list[ToldWitness | ToldFurther] = [*verdict.witnesses, *verdict.further_witnesses]
+    return told[:1]
+
+
+def _circumstances_of(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
+    """Return the checker's first witness; if an invalid or unknown run has none, its faults."""
+    for witness in _first_of(verdict):
+        return as_text(with_faults_named(witness.lines))
+    return () if verdict.verdict == "valid" else tuple(simulation.faults)

@@ -1,0 +1,442 @@
+"""Run a node process in virtual time: the same loop as the real shell, around the same `Node`.
+
+One iteration delivers the inputs, runs due timers, takes a turn, flushes, and only then releases the outbox. What the
+node releases before the flush leaves at once, even if the flush then kills the node. The process is busy, and its
+outbox held, for as long as the turn's work and its disk calls took. A crash may strike between iterations or between
+any two disk calls of one (`SimDisk.crash_after`).
+
+A disk that fails (`InjectedError`) ends the process too: a node with one log directory stops as Kafka halts, and the
+fault that made the disk fail restarts it. Any other OSError, like any exception, is a bug and ends the run.
+
+States: *stopped* (no node; its files remain), *running*, *paused* (inputs wait in the kernel's buffers, time
+continues). Every start is a new incarnation with its own random stream, keyed by name and incarnation, so that a
+schedule can be shortened without shifting unrelated draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMode, SimDisk
+from squall.harness.simulation.world.kernel import Kernel, Scheduled
+from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
+from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
+from squall.nodes.node.node import Node
+from squall.nodes.ports import Trace
+
+NEVER = 2**63 - 1
+Input = tuple[Callable[..., None], tuple[Any, ...]]
+Outbox = list[Send | Connect | Close | Pause | Resume]
+
+
+class SimWallClock:
+    """A host's time of day: virtual time from a fixed origin, plus a skew that faults may set."""
+
+    ORIGIN_MS = 1_750_000_000_000
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._base_ms = float(self.ORIGIN_MS)
+        self._since = 0
+        self._rate = 1.0
+        self._period = 0
+
+    def now_ms(self) -> int:
+        if self._period and (self._kernel.now - self._since) // self._period % 2:
+            return int(self.ORIGIN_MS + self._kernel.now / 1000)
+        return int(self._base_ms + (self._kernel.now - self._since) / 1000 * self._rate)
+
+    def skew(self, offset_s: float, rate: float = 1.0, period: int = 0) -> None:
+        """Show true time plus `offset_s` from now on, running `rate` times as fast.
+
+        With a period (microseconds), alternate between that time and true time.
+        """
+        self._period = period
+        self._base_ms = self.ORIGIN_MS + self._kernel.now / 1000 + offset_s * 1000
+        self._since = self._kernel.now
+        self._rate = rate
+
+    def true_s(self) -> float:
+        """Return the time of day without any skew."""
+        return self.ORIGIN_MS / 1000 + self._kernel.now / 1_000_000
+
+    def offset_s(self) -> float:
+        return (self.now_ms() - self.ORIGIN_MS) / 1000 - self._kernel.now / 1_000_000
+
+
+class NodeFactory(Protocol):
+    """Makes a node for a new incarnation; bound to one configuration and mutants."""
+
+    def __call__(self, *, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node: ...
+
+
+class SimProcess:
+    """One node on one simulated host, through all its incarnations.
+
+    `listeners` maps a port to the name of the node's listener. `observers` are called after every iteration, when the
+    node is between turns and its state may be examined.
+    """
+
+    TURN_COST = 20
+    INPUT_COST = 15
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        listeners: Mapping[int, str],
+        *,
+        kernel: Kernel,
+        network: SimNetwork,
+        disk: SimDisk,
+        factory: NodeFactory,
+        trace: Trace,
+        seed: object,
+        on_iteration: Callable[[SimProcess], None] | None = None,
+        on_loss: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_loss` is called with the process's name when its disk has lost what was not durable."""
+        self.name = name
+        self.address = address
+        self.node: Node | None = None
+        self.disk = disk
+        self.clock = SimWallClock(kernel)
+        self.paused = False
+        self.incarnation = 0
+        self.crashes = 0
+        self.crashes_in_calls = 0
+        self.disk_failures = 0
+        self.last_failure = ""
+        self.unclean_restarts = 0
+        self.last_inputs: list[Input] = []
+        """The inputs of the last turn: (method of the node, arguments)."""
+        self._listeners = dict(listeners)
+        self._kernel = kernel
+        self._network = network
+        self._factory = factory
+        self._trace = trace
+        self._seed = seed
+        self._on_iteration = on_iteration
+        self._on_loss = on_loss
+        self._stopped_cleanly = True
+        self._stopping: list[Callable[[], None]] = []
+        self._shutdown_begun = False
+        self._inputs: list[Input] = []
+        self._ends: dict[int, ConnectionEnd] = {}
+        self._ids: dict[int, int] = {}
+        self._held: dict[int, list[bytearray]] = {}
+        self._busy_until = 0
+        self._busy_without_slowness = 0
+        self._deadline = 0
+        self._released: tuple[Scheduled, int, Outbox] | None = None
+        self._wake: Scheduled | None = None
+        self._wake_at = NEVER
+
+    @property
+    def running(self) -> bool:
+        return self.node is not None
+
+    @property
+    def now(self) -> int:
+        """Virtual time."""
+        return self._kernel.now
+
+    @property
+    def event_number(self) -> int:
+        """The number of the current kernel event."""
+        return self._kernel.events_run
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a new incarnation on the files as they are. A crash while starting leaves it stopped."""
+        if self.node is not None:
+            return
+        self.incarnation += 1
+        self.unclean_restarts += not self._stopped_cleanly
+        self._stopped_cleanly = False
+        self.paused = False
+        rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
+        self.disk.in_use = True
+        try:
+            self.node = self._factory(
+                disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
+            )
+        except CrashNow:
+            self._struck()
+            return
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
+        self._spend(self.disk.take_cost())
+        self._deadline = 0
+        for port, listener in self._listeners.items():
+            self._network.listen(self.address, port, self._acceptor(listener))
+        self._network.note(f"start {self.name} {self.incarnation}")
+        self._wake_up(self._busy_until)
+
+    def crash(self, *, power_loss: bool = False) -> None:
+        """Die at once. The page cache survives unless `power_loss`."""
+        if self.node is not None:
+            self._died()
+        if power_loss:
+            self.lose_power()
+
+    def lose_power(self, mode: LossMode = "torn") -> int:
+        """Discard what was not durable, as `mode` demands. Return the bytes lost. The process must be dead."""
+        lost = self.disk.lose_power(mode)
+        if mode != "none":
+            self._tell_of_loss()
+        return lost
+
+    def wipe_disk(self) -> int:
+        """Remove every file. Return the bytes lost. The process must be dead."""
+        lost = self.disk.wipe()
+        self._tell_of_loss()
+        return lost
+
+    def _tell_of_loss(self) -> None:
+        if self._on_loss is not None:
+            self._on_loss(self.name)
+
+    def ask_to_stop(self, ended: Callable[[], None]) -> None:
+        """SIGTERM: the node hands over its leaderships, within a bounded time, and stops cleanly.
+
+        `ended` is called at the end of this incarnation, by any cause. A paused process reacts after it resumes.
+        """
+        if self.node is None:
+            ended()
+            return
+        self._stopping.append(ended)
+        self._wake_up(self._kernel.now)
+
+    def _follow_shutdown(self, node: Node) -> None:
+        if not self._shutdown_begun:
+            self._shutdown_begun = True
+            node.begin_shutdown(self._kernel.now)
+            self._wake_up(self._busy_until)
+        if node.may_close:
+            self._kernel.at(self._busy_until, self._stop_incarnation, self.incarnation)
+
+    def _stop_incarnation(self, incarnation: int) -> None:
+        if incarnation == self.incarnation and not self.paused:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop cleanly and at once: the node flushes and announces its end; what it sends is still delivered."""
+        if self.node is None:
+            return
+        self.disk.in_use = True
+        try:
+            self.node.close(self._kernel.now)
+            self._stopped_cleanly = True
+            self._release(self.incarnation, list(self.node.outbox))
+        except CrashNow:
+            self._struck()
+            return
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
+        self._died()
+
+    def _struck(self) -> None:
+        """Handle a crash between two disk calls."""
+        self.crashes_in_calls += 1
+        self._died()
+
+    def _stopped_by_its_disk(self, failure: OSError) -> None:
+        """Handle a node that halted because its disk failed. Raises the failure if no fault caused it."""
+        cause: BaseException | None = failure
+        while cause is not None and not isinstance(cause, InjectedError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise failure
+        self.disk_failures += 1
+        self.last_failure = str(failure)
+        self._died()
+
+    def _died(self) -> None:
+        self._network.note(f"death {self.name} {self.incarnation}")
+        self.crashes += 1
+        self.node = None
+        self.paused = False
+        self.disk.spare()
+        self.disk.take_cost()
+        self.disk.take_slowness()
+        self._inputs.clear()
+        self._ends.clear()
+        self._ids.clear()
+        self._held.clear()
+        self._released = None
+        self._shutdown_begun = False
+        stopping, self._stopping = self._stopping, []
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake, self._wake_at = None, NEVER
+        self._network.stop_listening(self.address)
+        self._network.abandon(self.address)
+        if self._on_iteration is not None:
+            self._on_iteration(self)
+        for ended in stopping:
+            ended()
+
+    def pause(self) -> None:
+        self.paused = self.node is not None
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self._wake_up(self._kernel.now)
+
+    # -- the network's side (network.Endpoint) ----------------------------------------------------------------
+
+    def _acceptor(self, listener: str) -> Callable[[ConnectionEnd], SimProcess]:
+        def accept(end: ConnectionEnd) -> SimProcess:
+            self._bind(end, end.identity)
+            self._enqueue("opened", end.identity, listener)
+            return self
+
+        return accept
+
+    def _bind(self, end: ConnectionEnd, connection: int) -> None:
+        self._ends[connection] = end
+        self._ids[end.identity] = connection
+
+    def connected(self, end: ConnectionEnd) -> None:
+        connection = self._ids.get(end.identity)
+        if connection is not None and connection < 0:
+            self._enqueue("opened", connection, None)
+
+    def delivered(self, end: ConnectionEnd, frame: bytes) -> None:
+        connection = self._ids.get(end.identity)
+        if connection is None:
+            return
+        content = bytearray(frame)
+        if connection in self._held:
+            self._held[connection].append(content)
+        else:
+            self._enqueue("received", connection, content)
+
+    def disconnected(self, end: ConnectionEnd) -> None:
+        connection = self._ids.pop(end.identity, None)
+        if connection is not None:
+            self._forget(connection)
+            self._enqueue("closed", connection)
+
+    def _forget(self, connection: int) -> None:
+        self._ends.pop(connection, None)
+        self._held.pop(connection, None)
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    def _enqueue(self, method: str, *arguments: object) -> None:
+        if self.node is not None:
+            self._inputs.append((getattr(self.node, method), arguments))
+            self._wake_up(self._kernel.now)
+
+    def _wake_up(self, when: int) -> None:
+        when = max(when, self._busy_until, self._kernel.now)
+        if when >= self._wake_at:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = when
+        self._wake = self._kernel.at(when, self._iterate)
+
+    def _iterate(self) -> None:
+        self._wake, self._wake_at = None, NEVER
+        node = self.node
+        if node is None or self.paused:
+            return
+        now = self._kernel.now
+        inputs, self._inputs = self._inputs, []
+        self.last_inputs = inputs
+        self.disk.in_use = True
+        try:
+            for method, arguments in inputs:
+                method(now, *arguments)
+            if self._deadline <= now:
+                node.tick(now)
+            node.turn(now)
+            if early := node.release_early():
+                self._release(self.incarnation, early)
+            node.flush(now)
+        except CrashNow:
+            self._struck()
+            return
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
+        self._spend(self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs))
+        if node.outbox:
+            self._release_when_done(self.incarnation, list(node.outbox))
+            node.outbox.clear()
+        if self._on_iteration is not None:
+            self._on_iteration(self)
+            self.disk.take_cost()  # the observer's reads cost the node nothing
+            self.disk.take_slowness()
+        if self._inputs:
+            self._wake_up(self._busy_until)
+        if self._stopping:
+            self._follow_shutdown(node)
+        self._deadline = node.deadline()
+        if self._deadline < NEVER:
+            self._wake_up(self._deadline)
+
+    def _spend(self, cost: int) -> None:
+        """Be busy for `cost` microseconds, and for what a slow disk adds."""
+        self._busy_without_slowness = self._kernel.now + cost
+        self._busy_until = self._busy_without_slowness + self.disk.take_slowness()
+
+    def disk_is_fast_again(self) -> None:
+        """Finish the current turn no later than without a slow disk.
+
+        The calls of a turn are made at once and paid for afterwards. A real process would make the remaining calls
+        after the fault ended, so those must not cost the time of the slow disk.
+        """
+        until = max(self._kernel.now, self._busy_without_slowness)
+        if self.node is None or self.disk.is_slow or until >= self._busy_until:
+            return
+        self._busy_until = until
+        if self._released is not None:
+            scheduled, incarnation, outbox = self._released
+            scheduled.cancel()
+            self._release_when_done(incarnation, outbox)
+        self._wake_up(until if self._inputs else max(until, self._deadline))
+
+    def _release_when_done(self, incarnation: int, outbox: Outbox) -> None:
+        self._released = self._kernel.at(self._busy_until, self._release, incarnation, outbox), incarnation, outbox
+
+    def _release(self, incarnation: int, outbox: Outbox) -> None:
+        self._released = None
+        if incarnation != self.incarnation or self.node is None:
+            return
+        for item in outbox:
+            if isinstance(item, Send):
+                end = self._ends.get(item.connection)
+                if end is not None:
+                    self._network.send(end, b"".join(item.chunks))
+            elif isinstance(item, Connect):
+                self._bind(self._network.connect(self.address, item.host, item.port, self), item.connection)
+            elif isinstance(item, Close):
+                self._close(item.connection)
+            elif isinstance(item, Pause):
+                self._held.setdefault(item.connection, [])
+            else:
+                for frame in self._held.pop(item.connection, []):
+                    self._enqueue("received", item.connection, frame)
+
+    def _close(self, connection: int) -> None:
+        end = self._ends.get(connection)
+        if end is not None:
+            self._ids.pop(end.identity, None)
+            self._forget(connection)
+            self._network.close(end)

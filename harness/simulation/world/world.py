@@ -1,0 +1,268 @@
+"""A simulated cluster in one kernel: hosts with nodes, a network, clients; implements `harness.world.World`.
+
+Names, node ids, ports and configurations are those of a lab of the same size, so a suite means the same in both worlds.
+Every random stream is keyed by the run's seed and the name of its user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
+from squall.harness.hosts.voters import initial_voters, quorum_properties
+from squall.harness.scenario.operating import ClusterHands
+from squall.harness.simulation.world.agent import SimHost
+from squall.harness.simulation.world.connector import SimConnector
+from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.kernel import Kernel
+from squall.harness.simulation.world.network import SimNetwork
+from squall.harness.simulation.world.process import SimProcess, SimWallClock
+from squall.nodes.config import NodeConfig
+from squall.nodes.metadata.image import PartitionRegistration
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.formatting import format_directory
+from squall.nodes.node.node import Node
+from squall.nodes.ports import NullTrace, Trace
+from squall.workloads.clients.native.operator import NativeOperator
+
+CLIENT_ADDRESS = "10.0.0.200"
+
+
+@dataclass(frozen=True)
+class ClusterShape:
+    """The shape of the simulated cluster: numbers of nodes, Kafka's configuration, seeded bugs."""
+
+    controllers: int = 3
+    brokers: int = 3
+    config: Mapping[str, str] = field(default_factory=dict)
+    mutants: Mutants = HEALTHY
+    dynamic_voters: bool = False
+    """The voters are those of the metadata log, initially all controllers (KIP-853)."""
+    combined: bool = False
+    """The first brokers are also the controllers, one process each, like a host in both groups of an inventory."""
+
+
+@dataclass(frozen=True)
+class SimPlace:
+    """One simulated node: its host's name and address, its id and its roles."""
+
+    name: str
+    address: str
+    node_id: int
+    roles: tuple[str, ...]
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def port(self) -> int:
+        """The port of the node's first role: for clients if it is a broker, else for other nodes."""
+        return BROKER_PORT if self.is_broker else CONTROLLER_PORT
+
+    @property
+    def listeners(self) -> dict[int, str]:
+        """The names of the listeners by port."""
+        ports = {"broker": (BROKER_PORT, "PLAINTEXT"), "controller": (CONTROLLER_PORT, "CONTROLLER")}
+        return dict(ports[role] for role in self.roles)
+
+
+def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
+    """Return controllers c1 …, then brokers b1 …; or brokers alone, of which the first are also controllers."""
+    if shape.combined:
+        return tuple(
+            SimPlace(
+                f"b{number + 1}",
+                f"10.0.0.{1 + number}",
+                FIRST_BROKER_ID + number,
+                ("broker", "controller") if number < shape.controllers else ("broker",),
+            )
+            for number in range(shape.brokers)
+        )
+    controllers = tuple(
+        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, ("controller",))
+        for number in range(shape.controllers)
+    )
+    brokers = tuple(
+        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, ("broker",))
+        for number in range(shape.brokers)
+    )
+    return controllers + brokers
+
+
+def voters_of(places: tuple[SimPlace, ...]) -> list[tuple[int, str, int]]:
+    """Return id, address and port of every controller."""
+    return [(one.node_id, one.address, CONTROLLER_PORT) for one in places if one.is_controller]
+
+
+def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
+    """Return the node's configuration, by Kafka's names."""
+    controllers = voters_of(places)
+    listening = {name: f"{name}://{place.address}:{port}" for port, name in place.listeners.items()}
+    properties = {
+        "process.roles": ",".join(place.roles),
+        "node.id": str(place.node_id),
+        **quorum_properties(controllers, dynamic=shape.dynamic_voters),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(listening.values()),
+        "log.dirs": "data",
+    }
+    if place.is_broker:
+        properties["advertised.listeners"] = listening["PLAINTEXT"]
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+        # Runs are judged by the records still in the log, and record timestamps need not be times of day.
+        properties["log.retention.ms"] = "-1"
+    return properties | dict(shape.config)
+
+
+class SimWorld:
+    """The cluster of one run. `on_iteration` is called with every process between two of its turns."""
+
+    def __init__(
+        self,
+        shape: ClusterShape,
+        seed: object,
+        *,
+        topics: Mapping[str, int],
+        trace: Trace | None = None,
+        on_iteration: Callable[[SimProcess], None] | None = None,
+        on_loss: Callable[[str], None] | None = None,
+        network: type[SimNetwork] = SimNetwork,
+    ) -> None:
+        """Create the cluster.
+
+        `on_iteration` is called after each turn of a process, `on_loss` with a host whose disk lost what was not
+        synced.
+        """
+        self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
+        self.network = network(self.kernel, Random(f"{seed}/network"))
+        self.places = places_of(shape)
+        self.processes: dict[str, SimProcess] = {}
+        self.sim_hosts: dict[str, SimHost] = {}
+        addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
+        controllers = voters_of(self.places)
+        initial = initial_voters(controllers, seed)
+        for place in self.places:
+            config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
+            disk = SimDisk(Random(f"{seed}/{place.name}/disk"))
+            if shape.dynamic_voters and place.is_controller:
+                format_directory(config, initial, disk=disk, rng=Random(f"{seed}/{place.name}/format"), now_ms=0)
+            process = SimProcess(
+                place.name,
+                place.address,
+                place.listeners,
+                kernel=self.kernel,
+                network=self.network,
+                disk=disk,
+                factory=node_factory(config, shape.mutants),
+                trace=trace or NullTrace(),
+                seed=seed,
+                on_iteration=on_iteration,
+                on_loss=on_loss,
+            )
+            self.processes[place.name] = process
+            self.sim_hosts[place.name] = SimHost(process, kernel=self.kernel, network=self.network, addresses=addresses)
+        for host in self.sim_hosts.values():
+            host.meet(self.sim_hosts)
+        self.cluster = SimClusterView(self.places, self.processes, topics)
+
+    @property
+    def hosts(self) -> Mapping[str, SimHost]:
+        return self.sim_hosts
+
+    def start(self) -> None:
+        """Start every node."""
+        for process in self.processes.values():
+            process.start()
+
+    def switch_off(self) -> None:
+        """End everything: processes at once, then the remaining coroutines."""
+        for process in self.processes.values():
+            process.crash()
+        self.kernel.shut_down()
+
+    def now_ns(self) -> int:
+        return self.kernel.now * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def connector(self) -> SimConnector:
+        return SimConnector(self.network, CLIENT_ADDRESS)
+
+    def operator(self) -> ClusterHands:
+        """Return an operator with its own connections; the caller closes it."""
+        names = {place.node_id: place.name for place in self.places}
+        controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
+        client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
+        return ClusterHands(client, {place.name: place.node_id for place in self.places}, controllers)
+
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [(place.address, place.port) for place in self.places if place.is_broker]
+
+    def ports(self) -> dict[str, int]:
+        return {place.name: place.port for place in self.places}
+
+
+def node_factory(config: NodeConfig, mutants: Mutants) -> Callable[..., Node]:
+    """Return a factory for incarnations of one node."""
+
+    def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
+        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants)
+
+    return make
+
+
+class SimClusterView:
+    """Which node leads what, read from the nodes themselves; implements `nemesis.ports.ClusterView`.
+
+    The view is that of the running node with the newest metadata, like that of an admin client that asks all nodes.
+    """
+
+    def __init__(
+        self, places: tuple[SimPlace, ...], processes: Mapping[str, SimProcess], topics: Mapping[str, int]
+    ) -> None:
+        self.brokers = tuple(place.name for place in places if place.is_broker)
+        self.controllers = tuple(place.name for place in places if place.is_controller)
+        self.topics = topics
+        self._names = {place.node_id: place.name for place in places}
+        self._processes = processes
+
+    def _running(self) -> list[Node]:
+        return [one.node for one in self._processes.values() if one.node is not None and not one.paused]
+
+    def name_of(self, node_id: int) -> str:
+        return self._names[node_id]
+
+    async def active_controller(self) -> str | None:
+        leaders = [node for node in self._running() if node.raft.is_leader]
+        if not leaders:
+            return None
+        newest = max(leaders, key=lambda node: node.raft.leader_and_epoch[1])
+        return self._names[newest.config.node_id]
+
+    async def leader(self, topic: str, partition: int) -> str | None:
+        found = self._registration(topic, partition)
+        return None if found is None else self._names.get(found.leader)
+
+    async def in_sync(self, topic: str, partition: int) -> list[str]:
+        found = self._registration(topic, partition)
+        return [] if found is None else [self._names[node_id] for node_id in found.isr]
+
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        found = self._registration(topic, partition)
+        return [] if found is None else [self._names[node_id] for node_id in found.replicas]
+
+    def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
+        images = [node.broker.image for node in self._running() if node.broker is not None]
+        if not images:
+            return None
+        newest = max(images, key=lambda image: image.last_offset)
+        return newest.partition(topic, partition)

@@ -1,0 +1,1 @@
+"""What every command shares: its output, its help and its options."""

@@ -1,0 +1,1 @@
+"""One order of time for logs of nodes, faults and what clients noticed."""

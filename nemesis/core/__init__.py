@@ -1,0 +1,1 @@
+"""What every fault is made of: ports, targets, evidence, grudges, durations."""

@@ -1,0 +1,1 @@
+"""Faults of disks and of the files on them."""

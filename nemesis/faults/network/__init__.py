@@ -1,0 +1,1 @@
+"""Faults of networks, links and connections."""

@@ -1,0 +1,1 @@
+"""Faults of processes and of the hosts they run on."""

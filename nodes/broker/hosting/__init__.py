@@ -1,0 +1,1 @@
+"""The topic-partitions that a broker hosts, their logs, and the requests that wait for them."""

@@ -1,0 +1,1 @@
+"""The client APIs of a broker, one module each."""

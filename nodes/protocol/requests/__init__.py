@@ -1,0 +1,1 @@
+"""Headers of requests, and requests that are answered once, now or later."""

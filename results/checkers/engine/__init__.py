@@ -1,0 +1,1 @@
+"""Where tasks are carried out: in this process, or by Spark."""

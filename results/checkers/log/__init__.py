@@ -1,0 +1,1 @@
+"""The check of one topic-partition, whole or in slices."""

@@ -1,0 +1,425 @@
+"""Judge the control plane by what nodes left: ELECT, HWM, EPOCH and ISR on hosts (docs/requirements.md).
+
+Two sources are compared. The *metadata log* of every node, batch by batch, with the committed end that the quorum's
+leader stated (`QuorumFacts`), and its records on topic-partitions, replayed here into states by partition epoch
+(`States`). And the *control trace* of every node: who led which epoch, how far a node knew the metadata to be
+committed, which ISR a broker adopted (`TraceEvent`).
+
+* one node at most leads an epoch of the quorum, or of a topic-partition                                  (ELECT)
+* what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
+  has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
+* a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
+* epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
+
+Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
+restarts; trace events of epochs beyond the committed end that was requested, or before the oldest snapshot; a topic
+created again under its name, which has another id; half a line or lost lines of a node that was killed. A trace is not
+a complete record, so nothing is concluded from what is missing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from squall.results.checkers.common.text import grouped, listed
+from squall.results.checkers.replicas.anomalies import (
+    EPOCH_REGRESS,
+    LOG_MATCHING,
+    METADATA_MISMATCH,
+    METADATA_REPLACED,
+    TWO_LEADERS,
+)
+from squall.results.checkers.replicas.facts import Findings
+from squall.results.checkers.replicas.logs import different_at, holes_of, mismatches
+from squall.results.checkers.replicas.replica import Replica
+
+QUORUM = "__cluster_metadata-0"
+LEADER = "leader"
+NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
+"""Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
+TopicPartitionId = tuple[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuorumFacts:
+    """The state of the quorum by its leader, before logs were read: `committed` is its high watermark.
+
+    None stands for it if no controller stated it.
+    """
+
+    leader: int
+    epoch: int
+    committed: int
+    voters: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataRecord:
+    """A committed record about a topic-partition.
+
+    `leader` and `isr` are None if the record does not change them; epochs are those that a `partition` record states,
+    -1 in a `change`.
+    """
+
+    offset: int
+    what: str
+    topic_id: str
+    partition: int = -1
+    topic: str = ""
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceEvent:
+    """A line of a node's control trace; `incarnation` counts its processes.
+
+    `offset` is a high watermark, or where a log was truncated.
+    """
+
+    host: str
+    node: int
+    incarnation: int
+    event: str
+    role: str = ""
+    topic: str = ""
+    topic_id: str = ""
+    partition: int = -1
+    epoch: int = -1
+    partition_epoch: int = -1
+    offset: int = -1
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """A topic-partition as committed records leave it."""
+
+    topic: str
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass
+class States:
+    """Committed states of every topic-partition: by partition epoch, and who leads by leader epoch."""
+
+    now: dict[TopicPartitionId, State] = field(default_factory=dict)
+    by_partition_epoch: dict[TopicPartitionId, dict[int, State]] = field(default_factory=dict)
+    leaders: dict[TopicPartitionId, dict[int, int]] = field(default_factory=dict)
+
+
+def replayed(records: Iterable[MetadataRecord], committed: int) -> States:
+    """Replay committed records into states: partition epoch +1 per change, leader epoch +1 per leader named."""
+    states, names = States(), dict[str, str]()
+    for one in records:
+        if one.offset >= committed:
+            break
+        key = (one.topic_id, one.partition)
+        if one.what == "topic":
+            names[one.topic_id] = one.topic
+        elif one.what == "topic_removed":
+            for other in [other for other in states.now if other[0] == one.topic_id]:
+                del states.now[other]
+        elif one.what == "partition":
+            leader = -1 if one.leader is None else one.leader
+            state = State(
+                names.get(one.topic_id, ""), leader, one.isr or (), one.leader_epoch, max(0, one.partition_epoch)
+            )
+            _enter(states, key, state)
+        elif key in states.now:
+            old = states.now[key]
+            named = one.leader is not None
+            state = State(
+                old.topic,
+                old.leader if one.leader is None else one.leader,
+                old.isr if one.isr is None else one.isr,
+                old.leader_epoch + named,
+                old.partition_epoch + 1,
+            )
+            _enter(states, key, state)
+    return states
+
+
+def _enter(states: States, key: TopicPartitionId, state: State) -> None:
+    states.now[key] = state
+    states.by_partition_epoch.setdefault(key, {})[state.partition_epoch] = state
+    states.leaders.setdefault(key, {})[state.leader_epoch] = state.leader
+
+
+def judge_control(
+    quorum: QuorumFacts | None,
+    logs: Sequence[Replica],
+    records: Sequence[MetadataRecord],
+    events: Sequence[TraceEvent],
+    findings: Findings,
+) -> Findings:
+    """Judge the control plane. `logs` are the nodes' metadata logs; `records` are the quorum leader's, in order."""
+    findings.looked_at["metadata logs"] += sum(one.collected for one in logs)
+    findings.looked_at["metadata batches"] += sum(len(one.batches) for one in logs)
+    findings.looked_at["trace events"] += len(events)
+    known = _known_committed(events)
+    newest = {one.node: one.incarnation for one in events}
+    still = _known_committed(one for one in events if one.incarnation == newest[one.node])
+    if quorum is None:
+        findings.undecided.append("no controller said up to where the metadata is committed")
+    else:
+        _look_at_metadata(quorum, logs, known, still, findings)
+        _look_at_brokers(replayed(records, quorum.committed), events, findings)
+    for index, one in enumerate(logs):
+        for other in logs[index + 1 :]:
+            _match(one, other, findings)
+        _look_at_epochs_of(one, findings)
+    _look_at_traces(logs, events, findings)
+    _look_at_leaders(events, findings)
+    _look_at_progress(events, findings)
+    return findings
+
+
+def _known_committed(events: Iterable[TraceEvent]) -> dict[int, int]:
+    """By node: the highest metadata high watermark that it ever reported."""
+    known: dict[int, int] = {}
+    for one in events:
+        if one.event == "high_watermark" and not one.topic:
+            known[one.node] = max(known.get(one.node, 0), one.offset)
+    return known
+
+
+# -- the metadata log ------------------------------------------------------------------------------------------
+
+
+def _look_at_metadata(
+    quorum: QuorumFacts,
+    logs: Sequence[Replica],
+    known: Mapping[int, int],
+    still: Mapping[int, int],
+    findings: Findings,
+) -> None:
+    """Judge the metadata logs.
+
+    `known` is how far each node ever knew the log to be committed; `still` how far since its last start. What an
+    observer has not made durable may be missing after a power loss, until it is fetched again.
+    """
+    reference = next((one for one in logs if one.node == quorum.leader and one.collected), None)
+    if reference is None:
+        findings.undecided.append(f"the metadata log of node {quorum.leader}, which led the quorum, could not be read")
+        return
+    committed = quorum.committed
+    if len(holes_of(reference, reference.start, committed)):
+        findings.accuse(
+            METADATA_REPLACED,
+            QUORUM,
+            reference.end,
+            (
+                reference.host,
+                f"leads quorum epoch {quorum.epoch} and said that all below {grouped(committed)} is committed",
+            ),
+            (reference.host, f"has offsets {grouped(reference.start)} to {grouped(reference.end - 1)}"),
+        )
+    whole = []
+    for one in logs:
+        if not one.collected:
+            continue
+        upper = min(known.get(one.node, 0), committed)
+        _look_at_committed(reference, one, upper, min(still.get(one.node, 0), committed), findings)
+        if one.node in quorum.voters and _has_all(reference, one, committed):
+            whole.append(one.node)
+    _look_at_majority(quorum, logs, whole, findings)
+
+
+def _look_at_committed(reference: Replica, one: Replica, upper: int, there: int, findings: Findings) -> None:
+    """Require that a node agrees with the leader below `upper`, as far as it knew the commit, and has all below
+    `there`.
+    """
+    low = max(reference.start, one.start)
+    places = list(map(int, different_at(reference, one, low, upper)))
+    missing = [int(first) for first, _ in holes_of(one, one.start, there)] if one.live else []
+    if places or missing:
+        first = min([*places, *missing])
+        findings.accuse(
+            METADATA_REPLACED,
+            QUORUM,
+            first,
+            (one.host, f"knew all below offset {grouped(upper)} to be committed"),
+            (one.host, f"has {_at(one, first)}"),
+            (reference.host, f"which leads the quorum, has {_at(reference, first)}"),
+            count=len(places) + len(missing),
+        )
+
+
+def _has_all(reference: Replica, one: Replica, committed: int) -> bool:
+    low = max(reference.start, one.start)
+    return not len(holes_of(one, one.start, committed)) and not len(different_at(reference, one, low, committed))
+
+
+def _look_at_majority(quorum: QuorumFacts, logs: Sequence[Replica], whole: Sequence[int], findings: Findings) -> None:
+    voters = len(quorum.voters)
+    if len(whole) * 2 > voters:
+        return
+    seen = {one.node for one in logs if one.collected}
+    unseen = [one for one in quorum.voters if one not in seen]
+    if (len(whole) + len(unseen)) * 2 > voters:
+        findings.undecided.append(
+            f"whether a majority of voters has what is committed is not known: node {listed(list(map(str, unseen)))} "
+            "could not be looked at"
+        )
+        return
+    findings.accuse(
+        METADATA_REPLACED,
+        QUORUM,
+        quorum.committed - 1,
+        ("committed", f"everything below offset {grouped(quorum.committed)}, said node {quorum.leader}"),
+        ("voters", f"{listed(list(map(str, quorum.voters)))}; only {len(whole)} of them have all of it"),
+    )
+
+
+def _at(one: Replica, offset: int) -> str:
+    index = int(np.searchsorted(one.batches.base, offset, "right")) - 1
+    if index < 0 or one.batches.last[index] < offset:
+        return f"nothing at offset {grouped(offset)}"
+    return one.batches.told(index)
+
+
+def _match(one: Replica, other: Replica, findings: Findings) -> None:
+    places = mismatches(one, other, max(one.start, other.start))
+    if len(places):
+        first = int(places[0])
+        findings.accuse(
+            LOG_MATCHING,
+            QUORUM,
+            first,
+            (one.host, f"has {_at(one, first)}"),
+            (other.host, f"has {_at(other, first)}"),
+            count=len(places),
+        )
+
+
+def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
+    falls = np.flatnonzero(np.diff(one.batches.epoch) < 0)
+    if len(falls):
+        index = int(falls[0])
+        findings.accuse(
+            EPOCH_REGRESS,
+            QUORUM,
+            int(one.batches.base[index + 1]),
+            (one.host, f"has {one.batches.told(index + 1)}"),
+            (one.host, f"before it stands {one.batches.told(index)}"),
+            count=len(falls),
+        )
+
+
+# -- traces ----------------------------------------------------------------------------------------------------
+
+
+def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
+    """Require a trace of each node; killed nodes and full disks may lose lines, which are counted."""
+    begun = {one.node for one in events if one.event == NODE_STARTED}
+    findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
+    torn = sum(one.event == TORN_LINE for one in events)
+    lost = sum(one.offset for one in events if one.event == LINES_LOST)
+    findings.noted.update(
+        {name: count for name, count in (("torn trace lines", torn), ("lost trace lines", lost)) if count}
+    )
+
+
+def _look_at_leaders(events: Iterable[TraceEvent], findings: Findings) -> None:
+    """Check ELECT, for the quorum and for every topic-partition."""
+    leaders: dict[tuple[str, int, int], TraceEvent] = {}
+    for one in events:
+        if one.event == "state" and one.role == LEADER:
+            key, place = ("", 0, one.epoch), QUORUM
+        elif one.event == "leader" and one.topic_id:
+            key, place = (one.topic_id, one.partition, one.epoch), f"{one.topic}-{one.partition}"
+        else:
+            continue
+        findings.looked_at["leaders"] += key not in leaders
+        first = leaders.setdefault(key, one)
+        if first.node != one.node:
+            findings.accuse(
+                TWO_LEADERS,
+                place,
+                -1,
+                (first.host, f"led in epoch {one.epoch}, says its trace"),
+                (one.host, f"led in epoch {one.epoch} as well, says its trace"),
+            )
+
+
+def _look_at_brokers(states: States, events: Iterable[TraceEvent], findings: Findings) -> None:
+    """Check that brokers acted on what committed records say, as far as these are known."""
+    for one in events:
+        key, place = (one.topic_id, one.partition), f"{one.topic}-{one.partition}"
+        if one.event == "leader":
+            leader = states.leaders.get(key, {}).get(one.epoch)
+            if leader is not None and leader != one.node:
+                findings.accuse(
+                    METADATA_MISMATCH,
+                    place,
+                    -1,
+                    (one.host, f"led in leader epoch {one.epoch}, says its trace"),
+                    ("metadata", f"names node {leader} as the leader of that epoch"),
+                )
+        elif one.event == "isr":
+            state = states.by_partition_epoch.get(key, {}).get(one.partition_epoch)
+            findings.looked_at["ISR changes"] += state is not None
+            if state is not None and (set(state.isr), state.leader_epoch) != (set(one.members), one.epoch):
+                findings.accuse(
+                    METADATA_MISMATCH,
+                    place,
+                    -1,
+                    (
+                        one.host,
+                        f"{_isr(one.members)} in partition epoch {one.partition_epoch}, leader epoch {one.epoch}",
+                    ),
+                    ("metadata", f"{_isr(state.isr)} in that partition epoch, leader epoch {state.leader_epoch}"),
+                )
+
+
+def _isr(members: Sequence[int]) -> str:
+    return f"ISR {', '.join(map(str, members)) or 'empty'}"
+
+
+def _look_at_progress(events: Iterable[TraceEvent], findings: Findings) -> None:
+    """Check what never falls while a node runs: its metadata high watermark, and its epochs."""
+    watermarks: dict[tuple[int, int], int] = {}
+    epochs: dict[tuple[int, int, str, int], int] = {}
+    for one in events:
+        run = (one.node, one.incarnation)
+        if one.event == "high_watermark" and not one.topic:
+            if one.offset < watermarks.get(run, 0):
+                _fell(
+                    one, f"its high watermark of the metadata fell to {grouped(one.offset)}", watermarks[run], findings
+                )
+            watermarks[run] = max(one.offset, watermarks.get(run, 0))
+        elif one.event == "truncate" and not one.topic and one.offset < watermarks.get(run, 0):
+            _fell(one, f"cut its metadata log at {grouped(one.offset)}", watermarks[run], findings)
+        elif one.event in ("state", "leader", "follower"):
+            log = "" if one.event == "state" else one.topic_id
+            if one.event != "state" and not log:
+                continue
+            key = (*run, log, one.partition)
+            if one.epoch < epochs.get(key, -1):
+                place = QUORUM if one.event == "state" else f"{one.topic}-{one.partition}"
+                findings.accuse(
+                    EPOCH_REGRESS,
+                    place,
+                    -1,
+                    (one.host, f"went from epoch {epochs[key]} to epoch {one.epoch}, says its trace"),
+                )
+            epochs[key] = max(one.epoch, epochs.get(key, -1))
+
+
+def _fell(one: TraceEvent, what: str, known: int, findings: Findings) -> None:
+    findings.accuse(
+        METADATA_REPLACED,
+        QUORUM,
+        one.offset,
+        (one.host, what),
+        (one.host, f"knew before, in the same process, that all below {grouped(known)} is committed"),
+    )

@@ -1,0 +1,1 @@
+"""A second formulation of the rules, to hold the first against."""

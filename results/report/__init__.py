@@ -1,0 +1,1 @@
+"""What a person reads: terminal, tables, plots, one HTML file."""

@@ -1,0 +1,1 @@
+"""Forged histories: healthy ones of any size, and each anomaly put into them."""

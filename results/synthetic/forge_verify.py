@@ -1,0 +1,90 @@
+"""Verify the checkers with forged histories: each anomaly found by name, and nothing else flagged.
+
+A *row* is one case with many seeds. An injection must be found in every history and, if its family is exact, without
+any other anomaly. In a near-miss or the clean history nothing may be found.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from squall.results.synthetic.forge_catalogue import FAMILIES, Case, Found
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row to compute: a case of a kind of history (None: the clean one) and the number of seeds, from 0 on."""
+
+    kind: str
+    case: str | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result: in how many histories the checker was right, and its findings in the others."""
+
+    kind: str
+    case: str
+    expected: str | None
+    seeds: int
+    right: int
+    said: Counter[str] = field(default_factory=Counter)
+    first_wrong: int | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return self.right == self.seeds > 0
+
+
+def questions(seeds: int, clean: int, kinds: Sequence[str] = tuple(FAMILIES)) -> list[Question]:
+    """Return every injection, every near-miss and the clean history of some kinds."""
+    cases = [Question(kind, one.name, seeds) for kind in kinds for one in FAMILIES[kind].cases]
+    return cases + [Question(kind, None, clean) for kind in kinds]
+
+
+def answered(question: Question) -> Row:
+    """Forge and check each history of a row."""
+    family = FAMILIES[question.kind]
+    case = None if question.case is None else family.case(question.case)
+    right, said, first_wrong = 0, Counter[str](), None
+    for seed in range(question.seeds):
+        found = family.found(family.healthy(seed) if case is None else case.history(seed))
+        if _is_right(found, case, exact=family.exact):
+            right += 1
+            continue
+        said.update([", ".join(sorted(found)) or "nothing"])
+        first_wrong = seed if first_wrong is None else first_wrong
+    expected = None if case is None else case.anomaly
+    return Row(question.kind, question.case or CLEAN, expected, question.seeds, right, said, first_wrong)
+
+
+def _is_right(found: Found, case: Case | None, *, exact: bool) -> bool:
+    if case is None or case.anomaly is None:
+        return not found
+    return set(found) == {case.anomaly} if exact else case.anomaly in found
+
+
+def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[Row]:
+    """Compute the rows and yield them in their order."""
+    if processes == 1:
+        yield from map(answered, asked)
+        return
+    with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
+        try:
+            yield from pool.map(answered, asked)
+        except KeyboardInterrupt:  # no result of the rows in progress is needed
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a child: it reaches the whole process group, and the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

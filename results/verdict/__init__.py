@@ -1,0 +1,1 @@
+"""The verdict of a run: its reasons, its requirements, its latencies."""

@@ -1,0 +1,48 @@
+"""A bar is reached from its own side."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.benchmarks.parts.measurement import Measurement
+from squall.harness.cli.benching import bar, figure, measure, names, result
+from squall.harness.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("measured", "higher", "passed", "said"),
+    [
+        (9_999, True, False, "✘ missed"),
+        (10_000, True, True, "✔"),
+        (20_000, True, True, "✔ stretch"),
+        (10_001, False, False, "✘ missed"),
+        (10_000, False, True, "✔"),
+    ],
+)
+def test_a_must_is_reached_or_missed(measured: float, higher: bool, passed: bool, said: str) -> None:
+    stretch = 20_000 if higher else 5_000
+    one = Measurement("a", measured, "s", must=10_000, stretch=stretch, higher_is_better=higher)
+    assert one.passed == passed
+    assert result(one) == said
+
+
+def test_a_figure_without_a_must_always_passes() -> None:
+    assert Measurement("a", 1, "s").passed
+
+
+def test_a_bar_shows_its_direction() -> None:
+    assert bar(Measurement("a", 1, "s", must=5), 5) == "≥ 5"
+    assert bar(Measurement("a", 1, "s", must=25, higher_is_better=False), 25) == "≤ 25"
+
+
+def test_figures_have_three_digits_or_whole_thousands() -> None:
+    assert (figure(38703.5), figure(2.3456), figure(0.0123)) == ("38 704", "2.35", "0.0123")
+
+
+def test_the_module_of_measurements_is_no_benchmark() -> None:
+    assert "interpreter" in names() and "measurement" not in names()
+
+
+def test_a_size_is_refused_where_none_can_be_chosen() -> None:
+    with pytest.raises(UsageError, match="--partitions=5"):
+        measure("interpreter", partitions=5)

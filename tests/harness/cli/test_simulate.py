@@ -1,0 +1,65 @@
+"""What `squall simulate` tells while it runs where no bar can be drawn, and what it tells of a seed that fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from squall.harness.cli.shrink import free_name, refuse_what_cannot_be_listed
+from squall.harness.cli.simulate import simulate, tenths, told
+from squall.harness.errors import UsageError
+from squall.harness.scenario.suite import load_suite
+from squall.harness.simulation.run.run import SimOptions, SimResult
+
+SUITES = Path(__file__).resolve().parents[3] / "suites"
+
+
+def test_a_long_simulation_tells_every_tenth_of_its_seeds_and_a_short_one_nothing() -> None:
+    assert tenths(2000) == {200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800}
+    assert tenths(20) == set()
+
+
+@pytest.mark.parametrize("listable", [True, False])
+def test_a_failing_seed_is_told_with_what_shortens_it_only_if_a_schedule_can_list_it(listable: bool) -> None:
+    failed = SimResult(seed=4, verdict="invalid", digest="", broken=("ACK",), problem="offset 3 is gone")
+    said = told(failed, "some", SimOptions(), listable)
+    assert ("squall shrink 4 --suite some" in said) == listable
+    assert "squall simulate some --seed 4" in said
+
+
+def test_a_failing_seed_is_told_with_its_circumstances_and_no_fault_twice() -> None:
+    fault = "  5.005 s  kill b2 started for 7 s"
+    told_first = ("leader  b1", fault)
+    failed = SimResult(4, "invalid", "", broken=("ACK",), problem="it is gone", witness=told_first, faults=(fault,))
+    lines = told(failed, "some", SimOptions()).splitlines()
+    assert lines[1:4] == ["  it is gone", "    leader  b1", f"    {fault}"] and lines.count(f"    {fault}") == 1
+
+
+@pytest.mark.parametrize("name", ["idempotence", "metadata", "produce-bench"])
+def test_what_a_schedule_cannot_list_is_not_shrunk(name: str) -> None:
+    scenario = load_suite(SUITES / f"{name}.yaml").scenarios[0]
+    with pytest.raises(UsageError, match=f"of the workload log only, and this is {name}"):
+        refuse_what_cannot_be_listed(scenario)
+
+
+def test_what_it_can_list_is() -> None:
+    refuse_what_cannot_be_listed(load_suite(SUITES / "smoke.yaml").scenarios[0])
+
+
+def test_a_seed_is_never_kept_where_another_history_is(tmp_path: Path) -> None:
+    smoke = str(SUITES / "idle-nemesis.yaml")
+    (tmp_path / "seed-2").mkdir()
+    (tmp_path / "seed-2" / "history.parquet").write_text("of another run")
+    with pytest.raises(UsageError, match=r"--keep: .*seed-2 already exists"):
+        simulate(smoke, seeds=1, first_seed=2, console=Console(quiet=True), keep=tmp_path)
+    assert [path.name for path in (tmp_path / "seed-2").iterdir()] == ["history.parquet"]
+
+
+def test_a_schedule_is_never_written_over_a_file_that_is_there(tmp_path: Path) -> None:
+    wanted = tmp_path / "swarm-seed-7.yaml"
+    wanted.write_text("mine")
+    names = [free_name(wanted).name for _ in range(3)]
+    assert names == ["swarm-seed-7-1.yaml", "swarm-seed-7-2.yaml", "swarm-seed-7-3.yaml"]
+    assert wanted.read_text() == "mine"

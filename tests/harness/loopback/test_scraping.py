@@ -1,0 +1,33 @@
+"""Reading Prometheus' text: values by name and labels, and refusals in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.loopback.scraping import parse
+
+TEXT = """# HELP size bytes
+# TYPE size gauge
+size{topic="a\\"b\\\\c",partition="0"} 12
+size{topic="plain",partition="0"} NaN
+up 1.5
+"""
+
+
+def test_a_value_is_found_by_name_and_by_labels_that_tell_it_from_others() -> None:
+    metrics = parse(TEXT)
+    assert metrics.value("up") == 1.5
+    assert metrics.value("size", topic='a"b\\c') == 12
+    assert len(metrics.values("size", partition="0")) == 2
+
+
+def test_what_is_not_one_sample_is_an_error() -> None:
+    with pytest.raises(LookupError, match="2 samples of size"):
+        parse(TEXT).value("size", partition="0")
+    with pytest.raises(LookupError, match="0 samples of down"):
+        parse(TEXT).value("down")
+
+
+def test_a_line_that_is_no_sample_is_refused() -> None:
+    with pytest.raises(ValueError, match="line 1 is not a sample"):
+        parse("size{topic=plain 12\n")

@@ -1,0 +1,281 @@
+"""Hand-made logs, replicas and nodes for the tests of the observer: as little as it looks at, all of it in the open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from squall.harness.simulation.observer.invariants import Observer
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_record,
+)
+from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records, patch
+from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.workloads.clients.common.payload import encode_value
+from squall.workloads.core.operation import OK, POLL, SEND, Completion, Event, Operation
+
+TOPIC, TOPIC_ID = "events", bytes(range(16))
+
+
+def batch(base: int, epoch: int, *values: int) -> bytes:
+    """A batch of these values, stamped as a leader of this epoch does."""
+    return sealed(base, epoch, *(encode_value(value, 16) for value in values))
+
+
+def sealed(base: int, epoch: int, *contents: bytes) -> bytes:
+    made = bytearray(build_batch([Record(value=content) for content in contents], timestamp=1_000))
+    patch(made, base, epoch)
+    return bytes(made)
+
+
+class HandMadeEpochs:
+    """The epochs of a hand-made log: those of its batches, and one that `claimed` says it has."""
+
+    def __init__(self, log: HandMadeLog) -> None:
+        self.log = log
+        self.claimed: tuple[int, int] | None = None
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        starts: dict[int, int] = {}
+        for header in self.log.headers():
+            starts.setdefault(header.leader_epoch, header.base_offset)
+        return [*starts.items(), *([] if self.claimed is None else [self.claimed])]
+
+    def epoch_of(self, offset: int) -> int | None:
+        found = [epoch for epoch, start in self.entries if start <= offset]
+        return found[-1] if found else None
+
+
+class HandMadeLog:
+    """The batches of one replica, readable as the observer reads."""
+
+    def __init__(self, *batches: bytes) -> None:
+        self.batches = list(batches)
+        self.start_offset = 0
+        self.epochs = HandMadeEpochs(self)
+
+    @property
+    def end_offset(self) -> int:
+        return self.headers()[-1].next_offset if self.batches else self.start_offset
+
+    def headers(self) -> list[BatchHeader]:
+        return [next(iterate_batches(one))[0] for one in self.batches]
+
+    def within(self, offset: int, upper: int) -> bytes:
+        """Whole batches from the one that holds `offset`, below `upper`."""
+        pairs = zip(self.batches, self.headers(), strict=True)
+        return b"".join(one for one, header in pairs if header.last_offset >= offset and header.last_offset < upper)
+
+    def cut(self, offset: int) -> None:
+        pairs = zip(self.batches, self.headers(), strict=True)
+        self.batches = [one for one, header in pairs if header.last_offset < offset]
+
+
+@dataclass
+class HandMadeReplica:
+    """What the observer looks at of a `TopicPartitionReplica`."""
+
+    broker: int
+    log: HandMadeLog
+    is_leader: bool = False
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    high_watermark: int = 0
+    maximal_isr: tuple[int, ...] = (1, 2, 3)
+    min_isr: int = 2
+    topic: str = TOPIC
+    topic_id: bytes = TOPIC_ID
+    partition: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
+        return memoryview(self.log.within(offset, upper))
+
+
+@dataclass
+class HandMadeRaft:
+    """What the observer looks at of a `RaftReplica`."""
+
+    content: HandMadeLog
+    high_watermark: int = 0
+    is_leader: bool = False
+    role: object = None
+    epoch: int = 1
+
+    @property
+    def end_offset(self) -> int:
+        return self.content.end_offset
+
+    @property
+    def leader_and_epoch(self) -> tuple[int | None, int]:
+        return None, self.epoch
+
+    @property
+    def log(self) -> Any:
+        return SimpleNamespace(
+            start_offset=self.content.start_offset,
+            read=lambda offset, max_bytes: self.content.within(offset, self.content.end_offset),
+        )
+
+    def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
+        for one, header in zip(self.content.batches, self.content.headers(), strict=True):
+            if from_offset <= header.last_offset < self.high_watermark:
+                values = tuple(bytes(record.value or b"") for record in parse_records(one))
+                yield CommittedBatch(header.base_offset, header.leader_epoch, 0, values, False)
+
+
+@dataclass
+class HandMadeProcess:
+    """A host with a broker of one topic-partition, as the observer sees one between two turns."""
+
+    name: str
+    node_id: int
+    replica: HandMadeReplica | None = None
+    raft: HandMadeRaft = field(default_factory=lambda: HandMadeRaft(HandMadeLog()))
+    image: MetadataImage = field(default_factory=MetadataImage)
+    incarnation: int = 1
+    event_number: int = 0
+    now: int = 0
+    last_inputs: list[Any] = field(default_factory=list)
+    up: bool = True
+    is_active: bool = False
+    """Whether it is the active controller as well, and decides by its image."""
+
+    @property
+    def node(self) -> Any:
+        if not self.up:
+            return None
+        hosted = None if self.replica is None else SimpleNamespace(replica=self.replica, name=(TOPIC, 0))
+        replicas = SimpleNamespace(
+            by_name=lambda topic, partition: hosted,
+            by_id=lambda topic_id, partition: hosted if topic_id == TOPIC_ID else None,
+            all=lambda: [] if hosted is None else [hosted],
+        )
+        registration = self.image.brokers.get(self.node_id)
+        epoch = -1 if registration is None else registration.epoch
+        broker = SimpleNamespace(
+            image=self.image, replicas=replicas, lifecycle=SimpleNamespace(epoch=epoch if self.incarnation == 1 else -1)
+        )
+        return SimpleNamespace(
+            config=SimpleNamespace(node_id=self.node_id),
+            raft=self.raft,
+            controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
+            broker=broker,
+            links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),
+        )
+
+
+class Cluster:
+    """Three brokers b1, b2, b3 with one topic-partition, b1 leading; every change is shown to the observer at once."""
+
+    def __init__(self, **settings: str) -> None:
+        self.observer = Observer()
+        self.processes = {
+            f"b{node_id}": HandMadeProcess(f"b{node_id}", node_id, HandMadeReplica(node_id, HandMadeLog()))
+            for node_id in (1, 2, 3)
+        }
+        self.observer.watch(self.processes, {node_id: f"b{node_id}" for node_id in (1, 2, 3)})  # type: ignore[arg-type]
+        records: list[Message] = [
+            RegisterBrokerRecord(broker_id=node_id, broker_epoch=node_id, fenced=False) for node_id in (1, 2, 3)
+        ]
+        records += [TopicRecord(name=TOPIC, topic_id=TOPIC_ID)]
+        records += [
+            ConfigRecord(resource_type=2, resource_name=TOPIC, name=name.replace("_", "."), value=value)
+            for name, value in ({"min_insync_replicas": "2"} | settings).items()
+        ]
+        records += [
+            PartitionRecord(
+                partition_id=0, topic_id=TOPIC_ID, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0,
+                partition_epoch=0,
+            )
+        ]  # fmt: skip
+        self.decide(*records)
+        self.replica("b1").is_leader = True
+        self.show("b1")
+
+    def replica(self, name: str) -> HandMadeReplica:
+        found = self.processes[name].replica
+        assert found is not None
+        return found
+
+    def decide(self, *records: Message, tell: tuple[str, ...] = ("b1", "b2", "b3")) -> None:
+        """The controllers commit these records in one batch; the brokers told replay it."""
+        for name in tell:
+            process = self.processes[name]
+            base = process.raft.end_offset
+            process.raft.content.batches.append(sealed(base, 1, *(encode_record(record) for record in records)))
+            process.raft.high_watermark = process.raft.end_offset
+            for offset, record in enumerate(records, base):
+                process.image.replay(record, offset, 1)
+            self.observer.event("high_watermark", node=process.node_id, offset=process.raft.end_offset)
+            self.observer.look(process)  # type: ignore[arg-type]
+
+    def change(self, tell: tuple[str, ...] = ("b1", "b2", "b3"), **fields: Any) -> None:
+        """One change record of the topic-partition."""
+        for name in tell if "isr" in fields else ():
+            self.replica(name).maximal_isr = tuple(fields["isr"])
+        self.decide(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields), tell=tell)
+
+    def append(self, epoch: int, value: int, *names: str) -> None:
+        """These replicas append a batch of one value, in this order."""
+        self.sent(value)
+        for name in names:
+            log = self.replica(name).log
+            log.batches.append(batch(log.end_offset, epoch, value))
+            self.show(name, "append")
+
+    def commit(self, *names: str) -> None:
+        """The high watermarks of these replicas reach their log ends."""
+        for name in names:
+            replica = self.replica(name)
+            replica.high_watermark = replica.end_offset
+            self.show(name, "high_watermark")
+
+    def truncate(self, name: str, offset: int) -> None:
+        replica = self.replica(name)
+        end = replica.end_offset
+        replica.log.cut(offset)
+        replica.high_watermark = min(replica.high_watermark, offset)
+        self.show(name, "truncate", to=offset, end=end)
+
+    def show(self, name: str, event: str = "leader", **fields: object) -> None:
+        """The observer hears what a node traced, and looks."""
+        process = self.processes[name]
+        process.event_number += 1
+        self.observer.event(event, broker=process.node_id, topic=TOPIC, partition=0, **fields)
+        self.observer.look(process)  # type: ignore[arg-type]
+
+    # -- clients --------------------------------------------------------------------------------------------------
+
+    def sent(self, value: int) -> None:
+        if value not in self.observer.promises._sent:
+            self.observer.client_event(Event(send(value), 0))
+
+    def told(self, value: int, completion: Completion) -> None:
+        self.observer.client_event(Event(send(value), 0, completion, 1))
+
+    def acknowledge(self, value: int, offset: int) -> None:
+        self.told(value, Completion(OK, offset=offset))
+
+    def poll(self, position: int, *delivered: tuple[int, int]) -> None:
+        operation = Operation(POLL, 9, 9, 4, 0, TOPIC, 0)
+        offsets, values = tuple(one for one, _ in delivered), tuple(value for _, value in delivered)
+        completion = Completion(OK, offsets=offsets, values=values, position=position)
+        self.observer.client_event(Event(operation, 0, completion, 1))
+
+
+def send(value: int) -> Operation:
+    return Operation(SEND, 0, 0, 0, 0, TOPIC, 0, value)

@@ -1,0 +1,64 @@
+"""EP-04 and DP-13 as the observer asserts them: a follower appends what its leader has, and claims no cut epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.observed_followers import check_append, check_truncation
+from squall.harness.simulation.observer.observed_log import InvariantBroken, SeenReplica
+from tests.harness.simulation.observer.observed import HandMadeLog, HandMadeReplica, batch
+
+
+def replica(broker: int, epoch: int, *batches: bytes, leads: bool = False) -> Any:
+    return HandMadeReplica(broker, HandMadeLog(*batches), is_leader=leads, leader_epoch=epoch)
+
+
+def seen_in(epoch: int, *, newest: tuple[int, int]) -> SeenReplica:
+    """A replica that was in `epoch` when it was looked at before, and whose newest batch is (offset, epoch)."""
+    return SeenReplica(0, newest[0] + 1, previous=newest, leader_epoch=epoch)
+
+
+OLD, MORE, NEW = batch(0, 1, 10), batch(1, 1, 11), batch(1, 2, 12)
+
+
+def test_a_follower_that_appends_what_its_leader_never_had_breaks_ep_04() -> None:
+    follower, leader = replica(2, 2, OLD, MORE), replica(1, 2, OLD, NEW, leads=True)
+    with pytest.raises(InvariantBroken, match=r"^EP-04: .* offset 1 of epoch 1, which its leader does not have"):
+        check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
+
+
+def test_a_follower_may_append_what_an_earlier_leader_wrote_if_the_present_one_has_it() -> None:
+    follower, leader = replica(2, 2, OLD, MORE), replica(1, 2, OLD, MORE, leads=True)
+    check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
+
+
+def test_a_leader_that_appends_a_batch_of_an_older_epoch_breaks_ep_04() -> None:
+    leader = replica(1, 2, OLD, MORE, leads=True)
+    with pytest.raises(InvariantBroken, match=r"^EP-04: .* though it leads"):
+        check_append("events-0", "b1", leader, seen_in(2, newest=(1, 1)), leader)
+
+
+def test_what_was_appended_before_the_epoch_began_says_nothing() -> None:
+    leader = replica(1, 2, OLD, MORE, leads=True)
+    check_append("events-0", "b1", leader, seen_in(1, newest=(1, 1)), leader)
+
+
+def test_without_a_leader_of_the_same_epoch_there_is_nothing_to_compare_with() -> None:
+    follower = replica(2, 2, OLD, MORE)
+    for leader in (None, replica(1, 3, OLD, NEW, leads=True), replica(1, 2, OLD, NEW)):
+        check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
+
+
+def test_a_log_that_was_cut_and_still_claims_the_epoch_breaks_dp_13() -> None:
+    """Rule 14."""
+    follower = replica(2, 3, OLD)
+    follower.log.epochs.claimed = (2, 1)
+    with pytest.raises(InvariantBroken, match=r"^DP-13: .* cut its log to 1 and still claims epoch 2"):
+        check_truncation("events-0", "b2", follower)
+
+
+def test_a_log_that_was_cut_within_its_last_epoch_keeps_it() -> None:
+    check_truncation("events-0", "b2", replica(2, 3, OLD, NEW))
+    check_truncation("events-0", "b2", replica(2, 3))

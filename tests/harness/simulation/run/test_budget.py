@@ -1,0 +1,163 @@
+"""The fault budget: what may lose data never exceeds what Kafka promises to survive (EL-01, FM-01)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+
+from squall.harness.scenario.cluster import await_whole, create_topics
+from squall.harness.simulation.run.budget import CRASHING, LOSSY, FaultBudget
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
+from squall.workloads.clients.common.client import Topic
+from squall.workloads.clients.native.admin import NativeAdmin
+
+SECOND = 1_000_000
+
+
+class Cluster:
+    """A running cluster of three brokers with one topic-partition on all of them."""
+
+    def __init__(self, config: Mapping[str, str] | None = None) -> None:
+        self.world = SimWorld(ClusterShape(config=dict(FAST, **(config or {}))), 1, topics={})
+        self.world.start()
+        self.world.kernel.run_until_complete(self._create_topic())
+        self.budget = FaultBudget(self.world, min_isr=2)
+
+    async def _create_topic(self) -> None:
+        controllers = [(place.address, place.port) for place in self.world.places if place.is_controller]
+        admin = NativeAdmin(self.world.connector(), self.world.bootstrap(), controllers)
+        await create_topics(admin, (Topic("events", 1, 3, (("min.insync.replicas", "2"),)),), 30)
+        await await_whole(admin, 3, {"events": 1}, 30)
+        await admin.close()
+
+    def allows(self, kind: str, host: str) -> bool:
+        return self.budget.allows(kind, host, 1.0)
+
+    def kill(self, host: str, *, down: float = 1.0) -> None:
+        self.world.processes[host].crash()
+        self.world.kernel.run_for(round(down * SECOND))
+        self.world.processes[host].start()
+
+    def recover(self) -> None:
+        self.world.kernel.run_for(10 * SECOND)
+
+    def end(self) -> None:
+        self.world.switch_off()
+
+
+FAST = {
+    "replica.lag.time.max.ms": "2000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+def test_one_broker_may_lose_data_and_no_other_may_crash_until_all_is_whole_again() -> None:
+    cluster = Cluster()
+    assert cluster.allows("power-loss-broker", "b1")
+    cluster.kill("b1")
+    assert not cluster.allows("wipe-disk", "b2")
+    assert not cluster.allows("crash-broker", "b3"), "an unclean restart cannot be told from a loss"
+    assert not cluster.allows("disk-error-broker", "b3")
+    cluster.recover()
+    assert cluster.allows("wipe-disk", "b2")
+    cluster.end()
+
+
+def test_the_same_broker_may_crash_again_before_it_has_recovered() -> None:
+    cluster = Cluster()
+    assert cluster.allows("power-loss-broker", "b1")
+    assert cluster.allows("crash-broker", "b1")
+    assert cluster.allows("power-loss-broker", "b1")
+    cluster.end()
+
+
+def test_crashes_that_lose_nothing_are_free_and_stand_in_the_way_of_a_loss() -> None:
+    cluster = Cluster()
+    for name in ("b1", "b2", "b3"):
+        assert cluster.allows("crash-broker", name)
+        cluster.kill(name)
+    assert not cluster.allows("power-loss-broker", "b1")
+    cluster.recover()
+    assert cluster.allows("power-loss-broker", "b1")
+    cluster.end()
+
+
+def test_a_broker_that_is_still_to_crash_counts_as_crashed() -> None:
+    """Found by seed 107 of control-plane: a crash may come at any time until its fault is over."""
+    cluster = Cluster()
+    assert cluster.allows("crash-with-tail-broker", "b1")
+    assert not cluster.allows("power-loss-broker", "b2"), "b1 runs, is registered and in sync, and will crash"
+    cluster.world.kernel.run_for(2 * SECOND)
+    assert cluster.allows("power-loss-broker", "b2")
+    cluster.end()
+
+
+def test_nobody_loses_data_between_another_min_isr_and_full_isrs() -> None:
+    """EL-06: it empties the list of eligible leader replicas (found by seed 15 of control-plane)."""
+    cluster = Cluster()
+    assert cluster.budget.allows_edit(duration=2.0)
+    assert not cluster.allows("wipe-disk", "b1"), "it is being changed"
+    assert cluster.allows("crash-broker", "b2")
+    cluster.kill("b2", down=4.0)
+    assert not cluster.allows("wipe-disk", "b1"), "it is changed back, but not all are in sync"
+    cluster.recover()
+    assert cluster.allows("wipe-disk", "b1")
+    cluster.kill("b1")
+    assert not cluster.budget.allows_edit(duration=2.0), "a loss is outstanding"
+    cluster.end()
+
+
+def test_a_broker_that_runs_but_is_not_registered_again_is_not_back() -> None:
+    cluster = Cluster()
+    assert cluster.allows("power-loss-broker", "b1")
+    cluster.kill("b1", down=0.001)
+    assert not cluster.allows("power-loss-broker", "b2"), "the committed image still shows the incarnation before"
+    cluster.end()
+
+
+def test_a_broker_that_is_back_but_not_in_sync_again_is_still_outstanding() -> None:
+    cluster = Cluster()
+    assert cluster.allows("power-loss-broker", "b1")
+    cluster.world.processes["b3"].pause()
+    cluster.kill("b1")
+    cluster.recover()
+    assert not cluster.allows("power-loss-broker", "b2"), "b3 sleeps and is out of the ISR"
+    cluster.world.processes["b3"].resume()
+    cluster.recover()
+    assert cluster.allows("power-loss-broker", "b2")
+    cluster.end()
+
+
+def test_without_eligible_leader_replicas_no_broker_may_lose_data() -> None:
+    cluster = Cluster({"eligible.leader.replicas.version": "0"})
+    assert not any(cluster.allows(kind, "b1") for kind in LOSSY)
+    assert all(cluster.allows(kind, "b1") for kind in CRASHING)
+    cluster.end()
+
+
+def test_failing_disks_of_controllers_are_a_minority_at_any_time() -> None:
+    cluster = Cluster()
+    assert cluster.allows("disk-error-controller", "c1")
+    assert not cluster.allows("disk-error-controller", "c2")
+    cluster.world.kernel.run_for(2 * SECOND)
+    assert cluster.allows("disk-error-controller", "c2")
+    cluster.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_is_asked_two_brokers_never_lose_data_between_recoveries(seed: int) -> None:
+    rng, cluster = Random(seed), Cluster()
+    crashed: dict[str, bool] = {}
+    for _ in range(30):
+        kind, host = rng.choice((*LOSSY, *CRASHING)), rng.choice(("b1", "b2", "b3"))
+        if cluster.allows(kind, host):
+            crashed[host] = crashed.get(host, False) or kind in LOSSY
+            assert len(crashed) < 2 or not any(crashed.values())
+            cluster.kill(host, down=0.01)
+        if rng.random() < 0.3:
+            cluster.recover()
+            crashed.clear()
+    cluster.end()

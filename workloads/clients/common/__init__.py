@@ -1,0 +1,1 @@
+"""What clients of all libraries share."""

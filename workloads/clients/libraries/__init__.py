@@ -1,0 +1,1 @@
+"""Clients that stand on real libraries."""

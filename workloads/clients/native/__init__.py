@@ -1,0 +1,1 @@
+"""Our own client: every request and answer of it is recorded."""

@@ -1,0 +1,1 @@
+"""Operations, generators, and the ports that workloads need."""
