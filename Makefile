@@ -1,5 +1,5 @@
 # Two commands are enough: `make quickstart` and `make test`. Each does all the set-up it needs.
-.PHONY: help quickstart check test test-full lint typecheck format constraints clean
+.PHONY: help quickstart check test test-full lint typecheck format constraints architecture clean
 .DEFAULT_GOAL := help
 
 # Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-full    the long checks as well'
 	@echo 'make format       ruff: sort imports, format'
 	@echo 'make constraints  renew constraints.txt: install the newest versions that pyproject.toml allows, and write them down'
+	@echo 'make architecture draw docs/architecture.svg: which folders import which'
 
 quickstart:
 	@scripts/setup.sh run
@@ -56,6 +57,9 @@ constraints: setup-test
 	.venv/bin/python -m pip check
 	{ head -n 1 constraints.txt; .venv/bin/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$'; } >.venv/constraints.txt
 	mv .venv/constraints.txt constraints.txt
+
+architecture: setup-test
+	.venv/bin/python scripts/architecture.py
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import architecture
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
 
@@ -266,6 +268,67 @@ def test_the_type_checker_sees_through_the_agent_and_every_library_but_the_untyp
     assert "ignore_missing_imports" not in config and "follow_imports" not in config
     assert not [name for names in ignoring for name in names if name.startswith(("squall", "*"))]
     assert strict == ["squall.nemesis.agent.*"]
+
+
+MODULES_MAX = 20
+"""In one folder; `__init__.py`, which says what the folder is, does not count."""
+MAY_HOLD_MORE = {
+    "nodes/protocol/messages": "one module per API",
+    "nemesis/agent": "not yet in folders",
+    "tests/nemesis/agent": "as the agent",
+}
+MAY_HAVE_CYCLES = ("nemesis/agent",)
+"""Not yet untangled."""
+
+
+def untangled(graph: architecture.Graph, name: str) -> architecture.Graph:
+    """A graph without what may have cycles; `name` is how a folder is written in it."""
+    may = tuple(name.format(folder) for folder in MAY_HAVE_CYCLES)
+    return {node: near for node, near in graph.items() if not node.replace(".", "/").startswith(may)}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even within functions: whoever reads one of them would have to read all."""
+    assert architecture.cycles(untangled(architecture.module_graph(), "squall/{}")) == []
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    assert architecture.cycles(untangled(architecture.folder_graph(), "{}")) == []
+
+
+def test_no_folders_with_all_below_them_import_each_other_in_a_circle() -> None:
+    """Of the folders that lie side by side in one; of the rooms, `ROOM_MAY_IMPORT` says more."""
+    folders = untangled(architecture.folder_graph(), "{}")
+    for above in {parent.as_posix() for folder in folders for parent in Path(folder).parents} - {"."}:
+        beside: architecture.Graph = {}
+        for folder, near in folders.items():
+            inside = {child_of(above, one) for one in near} - {None, child_of(above, folder)}
+            if (child := child_of(above, folder)) is not None:
+                beside.setdefault(child, set()).update(one for one in inside if one is not None)
+        assert architecture.cycles(beside) == [], above
+
+
+def child_of(above: str, folder: str) -> str | None:
+    """The folder in `above` that a folder lies in, `above` itself, or None for one that lies elsewhere."""
+    if folder == above:
+        return above
+    return "/".join(folder.split("/")[: above.count("/") + 2]) if folder.startswith(f"{above}/") else None
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_survey() -> None:
+    held: dict[str, int] = {}
+    for room in (*ROOMS, "tests"):
+        for path in modules(room):
+            folder = path.parent.relative_to(ROOT).as_posix()
+            held[folder] = held.get(folder, 0) + (path.name != "__init__.py")
+    full = {folder for folder, number in held.items() if number > MODULES_MAX}
+    assert full - set(MAY_HOLD_MORE) == set(), "split these folders"
+    assert set(MAY_HOLD_MORE) - full == set(), "these need no exemption any more"
+
+
+def test_the_drawing_of_the_folders_is_that_of_today() -> None:
+    drawn = architecture.drawing(architecture.folder_graph())
+    assert architecture.DRAWING.read_text(encoding="utf-8") == drawn, "make architecture"
 
 
 @pytest.mark.parametrize("room", ROOMS)
