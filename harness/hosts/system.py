@@ -32,6 +32,7 @@ from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Pla
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
+from squall.harness.plugins.system_plugins import OURS, SYSTEM_PLUGINS
 from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.nemesis.core.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig, format_properties
@@ -372,3 +373,9 @@ def remove_run(remote: Remote, plan: NodePlan) -> None:
     """Remove everything of the run from the host, its data included. Its processes must have ended."""
     removed = " ".join(shlex.quote(directory) for directory in plan.directories)
     remote.run(f"rm -rf -- {removed}", check=True, timeout=120, sudo=remote.spec.sudo)
+
+
+def system_named(name: str) -> System:
+    """Make the system of this name. Raises ValueError, which says what is wrong with its package."""
+    made: System = SquallNodes() if name == OURS else SYSTEM_PLUGINS.load(name)()
+    return made

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from squall.harness.scenario.inventory import HostSpec
 from squall.harness.scenario.lab_shape import Racks
-from squall.nemesis.agent.program import STARTER
+from squall.nemesis.agent.core.programs import STARTER
 
 NETWORK = "10.77"
 PREFIX_LENGTH = 24

@@ -2,18 +2,16 @@
 
     cluster: {system: apache-kafka}
 
-The contract of a system is `System` in `hosts/system.py`; docs/writing-a-system.md has an example.
+The contract of a system is `System` in `hosts/system.py`, which also makes the system of a name;
+docs/writing-a-system.md has an example.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squall.harness.plugins.plugins import SYSTEMS, Plugins
 from squall.harness.yaml_source import suggestion
-
-if TYPE_CHECKING:
-    from squall.harness.hosts.system import System
 
 OURS = "squall"
 NEEDED = ("name", "bundle", "configure")
@@ -42,11 +40,3 @@ def known_system(name: str) -> str:
     elif name != OURS:
         raise ValueError(f"is not a system{suggestion(name, (OURS, *SYSTEM_PLUGINS.names))}")
     return name
-
-
-def system_named(name: str) -> System:
-    """The system of this name. Raises ValueError, which says what is wrong with the package."""
-    from squall.harness.hosts.system import SquallNodes  # imported here: it loads the SSH libraries
-
-    made: System = SquallNodes() if name == OURS else SYSTEM_PLUGINS.load(name)()
-    return made

@@ -22,9 +22,8 @@ from pathlib import Path
 from rich.console import Console
 
 from squall.harness.hosts.deploy import BASE, Place
-from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command
+from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command, system_named
 from squall.harness.lab.lab import lab_hosts, standing_lab
-from squall.harness.plugins.system_plugins import system_named
 from squall.harness.run.stand_ins import StandIn, StandInClock, StandInCluster, StandInOperator
 from squall.harness.scenario.inventory import Inventory, LabShape
 from squall.harness.scenario.plan import RunPlan, described, plan_suite

@@ -35,11 +35,10 @@ from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capt
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.host_clocks import HostClocks
 from squall.harness.hosts.host_locks import LockLost
-from squall.harness.hosts.system import ClusterSettings
+from squall.harness.hosts.system import ClusterSettings, system_named
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
-from squall.harness.plugins.system_plugins import system_named
 from squall.harness.run.bench_report import told_and_kept
 from squall.harness.run.node_records import NodeRecords
 from squall.harness.run.run_hosts import Hosts

@@ -47,6 +47,7 @@ from squall.nemesis.agent.core.journal import Journal, boot_id
 from squall.nemesis.agent.core.manager import FaultDesk, FaultVerb
 from squall.nemesis.agent.core.names import checked_process
 from squall.nemesis.agent.core.processes import Definition, Processes, state_of
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.reduced import not_offered
 from squall.nemesis.agent.core.trouble import Trouble
 from squall.nemesis.agent.core.verbs import TERM
@@ -70,7 +71,6 @@ from squall.nemesis.agent.probe.probes import Ear, Prober, knock
 from squall.nemesis.agent.probe.train_probe import TrainProbe
 from squall.nemesis.agent.process.signals import Kill, Pause, Terminate, identity_in
 from squall.nemesis.agent.process_verbs import ProcessVerbs
-from squall.nemesis.agent.program import command
 from squall.nemesis.agent.rpc.rpc import checked_ports
 
 PROBE_PORT = 7465

@@ -23,8 +23,8 @@ from typing import Protocol
 from squall.nemesis.agent.clock.clock_page import Line
 from squall.nemesis.agent.core.detached import start_detached
 from squall.nemesis.agent.core.journal import write_durably
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
-from squall.nemesis.agent.program import command
 
 STEP = 0.005
 START_TIMEOUT = 10.0

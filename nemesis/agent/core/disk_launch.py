@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
-from squall.nemesis.agent.program import command
 
 START_TIMEOUT = 20.0
 

@@ -15,8 +15,8 @@ from squall.nemesis.agent.core.detached import start_detached
 from squall.nemesis.agent.core.journal import Journal, boot_id, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Identity, identity_of, state_of, wait_until_absent
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
-from squall.nemesis.agent.program import command
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 5.0

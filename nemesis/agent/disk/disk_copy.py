@@ -20,11 +20,11 @@ from squall.nemesis.agent.core.arguments import text
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Processes, send_signal, state_of, wait_for_state
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
 from squall.nemesis.agent.core.verbs import PAUSE
 from squall.nemesis.agent.disk.disk_load import log_directory
 from squall.nemesis.agent.disk.power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
-from squall.nemesis.agent.program import command
 
 MOST_BYTES = 2 << 30
 ROOM = 2

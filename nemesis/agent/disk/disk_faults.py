@@ -25,10 +25,10 @@ from squall.nemesis.agent.core.disk_launch import Watches
 from squall.nemesis.agent.core.disk_rules import STRUCK, DiskState, Rule
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.processes import STEP, Definition, Identity, Processes
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
 from squall.nemesis.agent.core.verbs import DISK_FULL, ERROR, KILL_AT_CALL, KILLS
 from squall.nemesis.agent.disk.disk_calls import KINDS, chosen
-from squall.nemesis.agent.program import command
 
 ERROR_NAMES = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG")
 ERRORS = {name: getattr(errno, name) for name in ERROR_NAMES}

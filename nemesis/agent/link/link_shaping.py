@@ -24,11 +24,11 @@ from squall.nemesis.agent.core.arguments import text
 from squall.nemesis.agent.core.detached import start_detached
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.processes import Identity, send_signal, state_of, wait_until_absent
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
 from squall.nemesis.agent.link.link_rules import Numbers, QueueRules
 from squall.nemesis.agent.link.link_shapes import Shape, checked_shape, shape_from
 from squall.nemesis.agent.net.expiring_rules import seconds_left
-from squall.nemesis.agent.program import command
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 2.0

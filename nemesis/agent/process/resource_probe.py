@@ -18,9 +18,9 @@ from typing import Any
 from squall.nemesis.agent.core.arguments import number, text
 from squall.nemesis.agent.core.journal import Journal
 from squall.nemesis.agent.core.processes import Identity, Processes, read_stat, state_of
+from squall.nemesis.agent.core.programs import runs
 from squall.nemesis.agent.process import cgroups
 from squall.nemesis.agent.process.limits import used
-from squall.nemesis.agent.program import runs
 
 LOOK = 0.004
 LONGEST = 5.0

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.trouble import Trouble
-from squall.nemesis.agent.program import command
 from squall.nemesis.agent.rpc.proxy import LOCK, SOCKET
 
 START_SECONDS = 10.0
