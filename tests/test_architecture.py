@@ -208,58 +208,6 @@ def test_the_host_agent_needs_only_the_standard_library() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-CYCLES_ALLOWED = ("harness", "results", "nemesis", "nodes", "workloads", "benchmarks")
-"""Rooms whose own cycles are still to be broken. Inside `nemesis.agent` there are none, whatever stands here."""
-
-
-def import_graph(room: str) -> dict[str, set[str]]:
-    """The modules of a room, by their names below `squall`, and what each imports of it, functions' imports too."""
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules(room)}
-    graph: dict[str, set[str]] = {}
-    for name, path in names.items():
-        wanted = {target.removeprefix("squall.") for target, _ in imports(path) if target.startswith("squall.")}
-        found = {one if one in names else one.rpartition(".")[0] for one in wanted}
-        graph[name] = {one if one in names else f"{one}.__init__" for one in found} & set(names) - {name}
-    return graph
-
-
-def cycle_in(graph: dict[str, set[str]]) -> list[str]:
-    """One cycle of the graph, or nothing."""
-    left = {name: set(targets) for name, targets in graph.items()}
-    while free := [name for name, targets in left.items() if not targets & set(left)]:
-        for name in free:
-            del left[name]
-    if not left:
-        return []
-    way = [min(left)]
-    while way[-1] not in way[:-1]:
-        way.append(min(left[way[-1]] & set(left)))
-    return way[way.index(way[-1]) :]
-
-
-def folders_of(graph: dict[str, set[str]], above: str) -> dict[str, set[str]]:
-    """The graph of what lies directly in one folder: modules, and folders as a whole."""
-
-    def part(name: str) -> str:
-        return name.removeprefix(f"{above}.").split(".")[0]
-
-    folded: dict[str, set[str]] = {}
-    for name, targets in graph.items():
-        inside = {part(one) for one in targets if one.startswith(f"{above}.")}
-        folded.setdefault(part(name), set()).update(inside - {part(name)})
-    return folded
-
-
-@pytest.mark.parametrize("place_of", [*(room for room in ROOMS if room not in CYCLES_ALLOWED), "nemesis.agent"])
-def test_no_modules_and_no_folders_import_each_other_in_a_circle(place_of: str) -> None:
-    graph = import_graph(place_of.replace(".", "/"))
-    assert not cycle_in(graph)
-    folders = {place_of} | {name.rpartition(".")[0] for name in graph}
-    for folder in sorted(folders):
-        below = {name: targets for name, targets in graph.items() if name.startswith(f"{folder}.")}
-        assert not cycle_in(folders_of(below, folder)), folder
-
-
 def test_the_type_checker_sees_through_the_agent_and_every_library_but_the_untyped() -> None:
     """No type that crosses modules of the agent may be Any because an import was not followed."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
@@ -274,31 +222,21 @@ MODULES_MAX = 20
 """In one folder; `__init__.py`, which says what the folder is, does not count."""
 MAY_HOLD_MORE = {
     "nodes/protocol/messages": "one module per API",
-    "nemesis/agent": "not yet in folders",
-    "tests/nemesis/agent": "as the agent",
 }
-MAY_HAVE_CYCLES = ("nemesis/agent",)
-"""Not yet untangled."""
-
-
-def untangled(graph: architecture.Graph, name: str) -> architecture.Graph:
-    """A graph without what may have cycles; `name` is how a folder is written in it."""
-    may = tuple(name.format(folder) for folder in MAY_HAVE_CYCLES)
-    return {node: near for node, near in graph.items() if not node.replace(".", "/").startswith(may)}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Not even within functions: whoever reads one of them would have to read all."""
-    assert architecture.cycles(untangled(architecture.module_graph(), "squall/{}")) == []
+    """Imports within functions count: to read one module of a circle, one has to read all."""
+    assert architecture.cycles(architecture.module_graph()) == []
 
 
 def test_no_folders_import_each_other_in_a_circle() -> None:
-    assert architecture.cycles(untangled(architecture.folder_graph(), "{}")) == []
+    assert architecture.cycles(architecture.folder_graph()) == []
 
 
 def test_no_folders_with_all_below_them_import_each_other_in_a_circle() -> None:
     """Of the folders that lie side by side in one; of the rooms, `ROOM_MAY_IMPORT` says more."""
-    folders = untangled(architecture.folder_graph(), "{}")
+    folders = architecture.folder_graph()
     for above in {parent.as_posix() for folder in folders for parent in Path(folder).parents} - {"."}:
         beside: architecture.Graph = {}
         for folder, near in folders.items():

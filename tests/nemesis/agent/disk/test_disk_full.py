@@ -12,7 +12,7 @@ import pytest
 
 from squall.nemesis.agent.disk import seccomp
 from tests.nemesis.agent.conftest import eventually
-from tests.nemesis.agent.test_disk_faults import KINDS, Node, failed, start  # noqa: F401 (a fixture)
+from tests.nemesis.agent.disk.test_disk_faults import KINDS, Node, failed, start  # noqa: F401 (a fixture)
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -65,7 +65,7 @@ class MountedNode(Node):
     """Its report is written where it can be read from outside."""
 
     def __init__(self, agent: Any, directory: Path, report: Path) -> None:
-        from tests.nemesis.agent.test_disk_faults import CHILD, GOES_ON
+        from tests.nemesis.agent.disk.test_disk_faults import CHILD, GOES_ON
 
         self.agent, self.data, self.report = agent, directory / "data", report
         program = f"import os, sys\nos.makedirs({str(self.data)!r}, exist_ok=True)\n{CHILD}"

@@ -15,7 +15,7 @@ import pytest
 from squall.nemesis.agent.net.addresses import address_of
 from squall.nemesis.agent.rpc.rpc_relay import Relay
 from squall.nemesis.agent.rpc.rpc_rules import Effects, Rules, RuleSpec
-from tests.nemesis.agent.test_rpc_frames import FETCH, PRODUCE, request, response
+from tests.nemesis.agent.rpc.test_rpc_frames import FETCH, PRODUCE, request, response
 
 CLIENT = "10.1.2.3"
 SHORT = 0.1

@@ -20,7 +20,7 @@ import pytest
 
 from squall.harness.hosts.network import LabNetwork, process_started
 from tests.nemesis.agent.conftest import RunningAgent, package_of
-from tests.nemesis.agent.test_rpc_frames import FETCH, PRODUCE, request
+from tests.nemesis.agent.rpc.test_rpc_frames import FETCH, PRODUCE, request
 
 pytestmark = [
     pytest.mark.lab,
