@@ -70,7 +70,7 @@ def test_a_series_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> Non
     with pytest.raises(KeyError, match="none yet; squall check makes them"):
         squall.results.load(directory).series("latency")
     check_run(directory, InProcess(), report=False)
-    with pytest.raises(KeyError, match="there are errors, latency, outages, partitions, throughput"):
+    with pytest.raises(KeyError, match="known are errors, latency, outages, partitions, throughput"):
         squall.results.load(directory).series("latencies")
 
 

@@ -86,7 +86,7 @@ def test_a_log_ends_at_what_is_no_batch_and_says_where(tmp_path: Path, monkeypat
     segment.write_bytes(segment.read_bytes()[:-5])
     replica, batches, _ = described(tmp_path / "data", tmp_path / "out.gz")
     assert replica["end"] == 4
-    assert "no whole batch" in replica["problem"]
+    assert "incomplete batch" in replica["problem"]
     assert batches["base"] == [0, 2]
 
 

@@ -323,7 +323,7 @@ def test_a_damaged_parquet_file_is_named_with_its_remedy_which_works(run: Path) 
     content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
     path.write_bytes(content)
     assert "history.parquet: cannot be read as Parquet" in reason_of(run)
-    assert "delete it and the seal beside it" in reason_of(run)
+    assert "delete it and its seal" in reason_of(run)
     path.unlink()
     seal_path(path).unlink()
     assert status_of(["check", "--in-process", str(run)]) == 0

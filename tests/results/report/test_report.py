@@ -130,7 +130,7 @@ def test_every_witness_has_a_picture_its_operations_and_the_rows_around(tmp_path
 def test_the_timeline_has_every_panel_and_names_the_faults(tmp_path: Path) -> None:
     page = report_of(tmp_path)
     picture = page[page.index('class="timeline"') : page.index("</svg>")]
-    for text in ("faults", "isolate b2", "throughput", "latency of acknowledged sends", "by kind", "who led what"):
+    for text in ("faults", "isolate b2", "throughput", "latency of acknowledged sends", "by kind", "leaders; hatched"):
         assert text in picture, text
     assert picture.count("events-0") == 1
 

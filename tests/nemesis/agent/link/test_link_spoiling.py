@@ -190,7 +190,7 @@ def test_it_ends_by_its_time_to_live_with_nobody_there(cable: Cable, wait_until:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({}, "stays as it is"),
+        ({}, "give at least one"),
         ({"duplicate": 1.5}, "duplicate: 1.5 must be a number from 0 to 1"),
         ({"reorder": 0.5}, "late_s"),
         ({"enter": 0.1, "leave": 0}, "leave"),

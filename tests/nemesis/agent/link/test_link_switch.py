@@ -98,5 +98,5 @@ def test_packets_stay_in_order_however_much_jitter_they_draw(now: list[float]) -
 
 
 def test_a_way_that_does_nothing_is_refused() -> None:
-    with pytest.raises(Trouble, match="stays as it is"):
+    with pytest.raises(Trouble, match="give at least one"):
         ways_from([{"from": ONE, "to": OTHER, "shape": {"delay_s": 0}}])

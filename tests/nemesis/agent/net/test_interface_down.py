@@ -99,7 +99,7 @@ def test_of_two_faults_the_last_one_brings_it_up(cable: Cable, wait_until: Calla
     ("how", "said"),
     [
         ({"interface": "lo"}, "'lo' is not an interface that this host can take down"),
-        ({"interface": "eth9"}, "'eth9' is none that"),
+        ({"interface": "eth9"}, "'eth9' is not an interface"),
         ({"address": "10.1.2.3"}, "no interface of this host has '10.1.2.3'"),
     ],
 )
