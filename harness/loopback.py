@@ -5,7 +5,8 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
 
 Ports are free ones that no other process takes from here; directories are temporary; every process ends with the
-cluster, after failures too. Waiting is for conditions, with a deadline and with the nodes' logs in the error, never for a fixed time.
+cluster, after failures too. Waiting is for conditions, with a deadline and with the nodes' logs in the error, never
+for a fixed time.
 """
 
 from __future__ import annotations
