@@ -4,12 +4,15 @@
         cluster.wait_until_ready()
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
 
-Ports are free ones of the moment; directories are temporary; every process ends with the cluster, after failures too.
-Waiting is for conditions, with a deadline and with the nodes' logs in the error, never for a fixed time.
+Ports are free ones that no other process takes from here; directories are temporary; every process ends with the
+cluster, after failures too. Waiting is for conditions, with a deadline and with the nodes' logs in the error, never
+for a fixed time.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import shutil
 import signal
@@ -19,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -52,17 +54,61 @@ class ClusterTrouble(AssertionError):
     """The cluster did not reach a state in time; the message has the ends of the nodes' logs."""
 
 
+class _PortBlock:
+    """A block of ports that no other process takes from, so that two test workers or two users never pick the same.
+
+    The kernel gives ephemeral ports to outgoing connections: a port from that range may be taken between the moment
+    it is chosen and the moment a node listens on it. Blocks lie outside the range. A block belongs to the process that
+    holds the abstract socket named after it; the kernel frees that socket when the process ends, however it ends.
+    """
+
+    SIZE = 200
+    FIRST = 10_000
+
+    def __init__(self) -> None:
+        self._held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ports = itertools.cycle(self._claim())
+
+    def take(self) -> int:
+        """Return the next port of the block on which no process listens; raise ClusterTrouble if there is none."""
+        for port in itertools.islice(self._ports, self.SIZE):
+            if _is_free(port):
+                return port
+        raise ClusterTrouble(f"all {self.SIZE} ports of this process's block are in use")
+
+    def _claim(self) -> range:
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+        for first in range(self.FIRST, 65_536 - self.SIZE, self.SIZE):
+            if first + self.SIZE > low and first <= high:
+                continue
+            try:
+                self._held.bind(f"\0squall-ports-{first}")
+            except OSError:
+                continue
+            return range(first, first + self.SIZE)
+        raise ClusterTrouble(f"no block of {self.SIZE} ports is left outside {low} to {high}; end other clusters")
+
+
+@functools.cache
+def _ports_of(process: int) -> _PortBlock:
+    """Return the block of `process`. A forked child has another id and claims a block of its own."""
+    return _PortBlock()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no process listens now. All are held until the last is found, so they differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Return `count` different ports on which no process listens now and which no other process takes from here."""
+    block = _ports_of(os.getpid())
+    return [block.take() for _ in range(count)]
 
 
 class NodeProcess:
@@ -272,7 +318,7 @@ class Cluster:
         """Wait until every running broker has reported that it is unfenced."""
         for node in self.brokers:
             if node.pid is not None:
-                self.wait_for(f"broker {node.node_id} ready", partial(_is_ready, node), timeout_s)
+                self.wait_for(f"broker {node.node_id} ready", functools.partial(_is_ready, node), timeout_s)
 
     def pause(self, node: int) -> None:
         self.nodes[node].signal(signal.SIGSTOP)

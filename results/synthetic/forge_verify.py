@@ -79,7 +79,7 @@ def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[Row]:
     with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
         try:
             yield from pool.map(answered, asked)
-        except KeyboardInterrupt:  # no result of the rows in progress is needed
+        except BaseException:  # interrupted or closed: the remaining rows are no longer needed
             for process in list(getattr(pool, "_processes", {}).values()):
                 process.terminate()
             raise
