@@ -118,4 +118,4 @@ def test_client_hosts_get_the_package_of_a_workload(examples: Path, tmp_path: Pa
     alone = [sys.executable, "-I", "-S", "-c", WORKER, str(tmp_path / "lib")]
     done = subprocess.run(alone, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("BurstWorkload("), done.stderr
-    assert done.stdout.strip().endswith(str(tmp_path / "lib" / "squall" / "harness" / "worker.py"))
+    assert done.stdout.strip().endswith(str(tmp_path / "lib" / "squall" / "harness" / "load" / "worker.py"))
