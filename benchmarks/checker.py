@@ -25,7 +25,7 @@ from squall.benchmarks import registers
 from squall.benchmarks.parts.judging import Judged, judged, watched
 from squall.benchmarks.parts.measurement import Measurement
 from squall.benchmarks.verdict import one_verdict
-from squall.results.history.kinds import LIST_APPEND
+from squall.results.history.operation_tables import LIST_APPEND
 from squall.results.synthetic.forge_catalogue import FAMILIES
 from squall.results.synthetic.forge_wide import PARTITIONS, forge_wide
 

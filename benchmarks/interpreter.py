@@ -54,7 +54,7 @@ class IdleClient:
         return None
 
 
-class Clock:
+class BenchmarkClock:
     """The machine's monotonic clock."""
 
     def now_ns(self) -> int:
@@ -89,7 +89,7 @@ def one_round(operations: int, directory: Path) -> Round:
         Limit(operations, Reserve(shares)),
         dict.fromkeys(range(THREADS), client),
         dict.fromkeys(range(THREADS), 0),
-        clock=Clock(),
+        clock=BenchmarkClock(),
         record=recorder.record,
         hand_over=recorder.flush,
         total_threads=THREADS,

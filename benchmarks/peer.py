@@ -24,7 +24,7 @@ THREE, SIX = Layout(), Layout(partitions=6)
 
 
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One comparison: the measurement on each system, and the bars of our ratio to Kafka."""
 
     name: str
@@ -48,13 +48,17 @@ def _median_latency(layout: Layout) -> Callable[[Bench], list[float]]:
 
 
 ROWS = (
-    Row("produce, one replica", "MB/s", _speed(ALONE), 0.5, 0.9),
-    Row("produce, three replicas", "MB/s", _speed(THREE), 0.5, 0.9),
-    Row("produce, three replicas, six topic-partitions", "MB/s", _speed(SIX), 0.5, 0.9),
-    Row("requests of one record, one replica", "/s", _requests(ALONE), 0.2, 0.4),
-    Row("requests of one record, three replicas", "/s", _requests(THREE), 0.2, 0.4),
-    Row("single records at 100/s, one replica, p50", "ms", _median_latency(ALONE), 2, 1.2, higher_is_better=False),
-    Row("single records at 100/s, three replicas, p50", "ms", _median_latency(THREE), 2, 1.2, higher_is_better=False),
+    Comparison("produce, one replica", "MB/s", _speed(ALONE), 0.5, 0.9),
+    Comparison("produce, three replicas", "MB/s", _speed(THREE), 0.5, 0.9),
+    Comparison("produce, three replicas, six topic-partitions", "MB/s", _speed(SIX), 0.5, 0.9),
+    Comparison("requests of one record, one replica", "/s", _requests(ALONE), 0.2, 0.4),
+    Comparison("requests of one record, three replicas", "/s", _requests(THREE), 0.2, 0.4),
+    Comparison(
+        "single records at 100/s, one replica, p50", "ms", _median_latency(ALONE), 2, 1.2, higher_is_better=False
+    ),
+    Comparison(
+        "single records at 100/s, three replicas, p50", "ms", _median_latency(THREE), 2, 1.2, higher_is_better=False
+    ),
 )
 
 
@@ -63,7 +67,7 @@ def measured(bench: Bench) -> list[list[float]]:
     return [row.measure(bench)[WARM_UPS:] for row in ROWS]
 
 
-def figures(row: Row, ours: list[float], theirs: list[float]) -> list[Measurement]:
+def figures(row: Comparison, ours: list[float], theirs: list[float]) -> list[Measurement]:
     """Both medians, and our ratio to Kafka."""
     mine, other = statistics.median(ours), statistics.median(theirs)
     return [

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Row:
+class CatalogueRow:
     """One kind of fault that a tool of the field can inject."""
 
     number: int
@@ -27,20 +27,20 @@ class Row:
     """Whether the trial needs a client host, besides brokers and controllers."""
 
 
-ROWS: tuple[Row, ...] = (
-    Row(1, "SIGKILL of a process", {"fault": "kill", "target": "b1"}),
-    Row(2, "SIGTERM, a graceful stop", {"fault": "restart", "target": "b1"}),
-    Row(3, "pause and resume", {"fault": "pause", "target": "b1"}),
-    Row(4, "bounce loop, rolling restart", {"fault": "bounce", "target": "b1"}),
-    Row(5, "one, a minority, a majority or all killed", {"fault": "kill", "target": "minority of brokers"}),
-    Row(
+ROWS: tuple[CatalogueRow, ...] = (
+    CatalogueRow(1, "SIGKILL of a process", {"fault": "kill", "target": "b1"}),
+    CatalogueRow(2, "SIGTERM, a graceful stop", {"fault": "restart", "target": "b1"}),
+    CatalogueRow(3, "pause and resume", {"fault": "pause", "target": "b1"}),
+    CatalogueRow(4, "bounce loop, rolling restart", {"fault": "bounce", "target": "b1"}),
+    CatalogueRow(5, "one, a minority, a majority or all killed", {"fault": "kill", "target": "minority of brokers"}),
+    CatalogueRow(
         6,
         "aimed at a role: leader, follower, controller, coordinator",
         {"fault": "kill", "target": "leader of events/0"},
     ),
-    Row(7, "kill at a chosen system call", {"fault": "kill-at-call", "target": "b1", "call": "write"}),
-    Row(8, "host down: power off, reboot, virtual machine stopped", {"fault": "host-down", "target": "b1"}),
-    Row(
+    CatalogueRow(7, "kill at a chosen system call", {"fault": "kill-at-call", "target": "b1", "call": "write"}),
+    CatalogueRow(8, "host down: power off, reboot, virtual machine stopped", {"fault": "host-down", "target": "b1"}),
+    CatalogueRow(
         9,
         "a command of the user's own",
         {
@@ -51,13 +51,15 @@ ROWS: tuple[Row, ...] = (
             "check": "ip route show 203.0.113.0/24 | grep blackhole",
         },
     ),
-    Row(10, "clients paused, killed, fenced", {"fault": "pause-clients"}, clients=True),
-    Row(11, "one node isolated", {"fault": "isolate", "target": "b1"}),
-    Row(12, "halves, majority against minority, thirds", {"sequence": [{"fault": "halves"}, {"fault": "thirds"}]}),
-    Row(13, "majorities ring, bridge", {"fault": "majorities-ring"}),
-    Row(14, "one-way partition", {"fault": "one-way", "target": "b1"}),
-    Row(15, "clients from brokers only", {"fault": "cut-port", "target": "b1", "connections": "clients"}),
-    Row(
+    CatalogueRow(10, "clients paused, killed, fenced", {"fault": "pause-clients"}, clients=True),
+    CatalogueRow(11, "one node isolated", {"fault": "isolate", "target": "b1"}),
+    CatalogueRow(
+        12, "halves, majority against minority, thirds", {"sequence": [{"fault": "halves"}, {"fault": "thirds"}]}
+    ),
+    CatalogueRow(13, "majorities ring, bridge", {"fault": "majorities-ring"}),
+    CatalogueRow(14, "one-way partition", {"fault": "one-way", "target": "b1"}),
+    CatalogueRow(15, "clients from brokers only", {"fault": "cut-port", "target": "b1", "connections": "clients"}),
+    CatalogueRow(
         16,
         "one port only: replication or controllers",
         {
@@ -67,19 +69,19 @@ ROWS: tuple[Row, ...] = (
             ]
         },
     ),
-    Row(
+    CatalogueRow(
         17,
         "delay with jitter and a distribution",
         {"fault": "slow-link", "target": "b1", "latency": "20ms", "jitter": "5ms", "distribution": "pareto"},
     ),
-    Row(18, "random loss", {"fault": "slow-link", "target": "b1", "latency": "0ms", "loss": 0.3}),
-    Row(19, "loss in bursts", {"fault": "bad-link", "target": "b1", "burst": {"enter": 0.05, "leave": 0.25}}),
-    Row(20, "packets duplicated", {"fault": "bad-link", "target": "b1", "duplicate": 0.3}),
-    Row(21, "packets corrupted", {"fault": "bad-link", "target": "b1", "corrupt": 0.2}),
-    Row(22, "packets reordered", {"fault": "bad-link", "target": "b1", "reorder": 0.3}),
-    Row(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
-    Row(24, "TCP reset", {"fault": "reset", "target": "b1"}),
-    Row(
+    CatalogueRow(18, "random loss", {"fault": "slow-link", "target": "b1", "latency": "0ms", "loss": 0.3}),
+    CatalogueRow(19, "loss in bursts", {"fault": "bad-link", "target": "b1", "burst": {"enter": 0.05, "leave": 0.25}}),
+    CatalogueRow(20, "packets duplicated", {"fault": "bad-link", "target": "b1", "duplicate": 0.3}),
+    CatalogueRow(21, "packets corrupted", {"fault": "bad-link", "target": "b1", "corrupt": 0.2}),
+    CatalogueRow(22, "packets reordered", {"fault": "bad-link", "target": "b1", "reorder": 0.3}),
+    CatalogueRow(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
+    CatalogueRow(24, "TCP reset", {"fault": "reset", "target": "b1"}),
+    CatalogueRow(
         25,
         "black hole then close, slow close",
         {
@@ -89,68 +91,72 @@ ROWS: tuple[Row, ...] = (
             ]
         },
     ),
-    Row(
+    CatalogueRow(
         26,
         "slicing into small segments, cut after so many bytes",
         {"sequence": [{"fault": "slice", "target": "b1", "size": 16}, {"fault": "cut-after", "target": "b1"}]},
     ),
-    Row(
+    CatalogueRow(
         27,
         "jam, network interface down, flood",
         {"sequence": [{"fault": "interface-down", "target": "b1"}, {"fault": "flood", "target": "b1"}]},
     ),
-    Row(
+    CatalogueRow(
         28,
         "DNS error or spoof",
         why_not="nodes and clients use addresses, never names",
     ),
-    Row(29, "clock step", {"fault": "clock", "target": "b1", "offset": "1h"}),
-    Row(30, "clock strobe", {"fault": "clock-strobe", "target": "b1"}),
-    Row(31, "clock rate", {"fault": "clock", "target": "b1", "offset": "0s", "rate": 1.05}),
-    Row(32, "one clock of several: wall or monotonic", {"fault": "clock-monotonic", "target": "b1"}),
-    Row(33, "clock frozen, absolute time", {"fault": "clock-freeze", "target": "b1", "time": "2038-01-19T03:14:07Z"}),
-    Row(34, "writes lost that were not fsynced", {"fault": "power-loss", "target": "b1"}),
-    Row(35, "torn write", {"fault": "power-loss", "target": "b1", "mode": "torn"}),
-    Row(
+    CatalogueRow(29, "clock step", {"fault": "clock", "target": "b1", "offset": "1h"}),
+    CatalogueRow(30, "clock strobe", {"fault": "clock-strobe", "target": "b1"}),
+    CatalogueRow(31, "clock rate", {"fault": "clock", "target": "b1", "offset": "0s", "rate": 1.05}),
+    CatalogueRow(32, "one clock of several: wall or monotonic", {"fault": "clock-monotonic", "target": "b1"}),
+    CatalogueRow(
+        33, "clock frozen, absolute time", {"fault": "clock-freeze", "target": "b1", "time": "2038-01-19T03:14:07Z"}
+    ),
+    CatalogueRow(34, "writes lost that were not fsynced", {"fault": "power-loss", "target": "b1"}),
+    CatalogueRow(35, "torn write", {"fault": "power-loss", "target": "b1", "mode": "torn"}),
+    CatalogueRow(
         36,
         "crash before or after a call on a path",
         {"fault": "kill-at-call", "target": "b1", "call": "write", "path": "*.log", "when": "after"},
     ),
-    Row(37, "errno by call, path and probability", {"fault": "disk-error", "target": "b1", "calls": ["fsync"]}),
-    Row(38, "slow disk", {"fault": "disk-slow", "target": "b1", "calls": ["fsync"]}),
-    Row(39, "bit flip, filling with zeros or noise", {"fault": "bit-flip", "target": "b1"}),
-    Row(40, "file truncated; chunks copied and restored", {"fault": "truncate-file", "target": "b1"}),
-    Row(41, "disk full", {"fault": "disk-full", "target": "b1"}),
-    Row(42, "load on the disk", {"fault": "disk-load", "target": "b1"}),
-    Row(43, "read-only directory; file deleted or renamed", {"fault": "read-only-disk", "target": "b1"}),
-    Row(
+    CatalogueRow(
+        37, "errno by call, path and probability", {"fault": "disk-error", "target": "b1", "calls": ["fsync"]}
+    ),
+    CatalogueRow(38, "slow disk", {"fault": "disk-slow", "target": "b1", "calls": ["fsync"]}),
+    CatalogueRow(39, "bit flip, filling with zeros or noise", {"fault": "bit-flip", "target": "b1"}),
+    CatalogueRow(40, "file truncated; chunks copied and restored", {"fault": "truncate-file", "target": "b1"}),
+    CatalogueRow(41, "disk full", {"fault": "disk-full", "target": "b1"}),
+    CatalogueRow(42, "load on the disk", {"fault": "disk-load", "target": "b1"}),
+    CatalogueRow(43, "read-only directory; file deleted or renamed", {"fault": "read-only-disk", "target": "b1"}),
+    CatalogueRow(
         44,
         "volume detached",
         why_not="needs a cloud provider's volumes and credentials, which no lab or inventory has",
     ),
-    Row(45, "CPU stress, throttle", {"fault": "cpu-throttle", "target": "b1"}),
-    Row(
+    CatalogueRow(45, "CPU stress, throttle", {"fault": "cpu-throttle", "target": "b1"}),
+    CatalogueRow(
         46,
         "memory limit, memory stress",
         {"fault": "process-limit", "target": "b1", "memory": "256MiB", "descriptors": 200},
     ),
-    Row(47, "failures within the kernel: slab, page, bio", why_not="needs a kernel built for fault injection"),
-    Row(
+    CatalogueRow(47, "failures within the kernel: slab, page, bio", why_not="needs a kernel built for fault injection"),
+    CatalogueRow(
         48,
         "exceptions and delays within the running program",
         why_not="not implemented: our nodes have no named points at which a fault could delay or raise",
     ),
-    Row(
+    CatalogueRow(
         49,
         "single threads paused",
         why_not="our nodes have one thread, so this equals row 3; freezing one by a control group is not implemented",
     ),
-    Row(
+    CatalogueRow(
         50,
         "leadership transfer",
         {"sequence": [{"fault": "restart", "target": "b1"}, {"fault": "elect-leaders"}, {"fault": "move-controller"}]},
     ),
-    Row(
+    CatalogueRow(
         51,
         "reassignment",
         {
@@ -160,16 +166,16 @@ ROWS: tuple[Row, ...] = (
             ]
         },
     ),
-    Row(
+    CatalogueRow(
         52,
         "membership: voters added and removed, brokers decommissioned",
         {"fault": "remove-voter", "target": "active controller"},
     ),
-    Row(53, "transactional ids taken over", why_not="our nodes have no transactions yet"),
-    Row(54, "admin operations at random", {"fault": "admin-mix"}),
-    Row(55, "connection storm, topics filled, quotas squeezed", {"fault": "connection-storm", "target": "b1"}),
-    Row(56, "upgrade and downgrade under load", why_not="there is one version of our nodes"),
-    Row(
+    CatalogueRow(53, "transactional ids taken over", why_not="our nodes have no transactions yet"),
+    CatalogueRow(54, "admin operations at random", {"fault": "admin-mix"}),
+    CatalogueRow(55, "connection storm, topics filled, quotas squeezed", {"fault": "connection-storm", "target": "b1"}),
+    CatalogueRow(56, "upgrade and downgrade under load", why_not="there is one version of our nodes"),
+    CatalogueRow(
         57,
         "combinators: repeat, mix, in series and side by side",
         {
@@ -191,7 +197,7 @@ ROWS: tuple[Row, ...] = (
             "for": "10s",
         },
     ),
-    Row(
+    CatalogueRow(
         58,
         "quiet period, then final checks",
         in_every_run="the last `time.quiet` of the load has no faults; then all hosts are healed and all logs are read",

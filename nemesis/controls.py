@@ -12,7 +12,7 @@ from squall.nemesis.core.ports import Host
 from squall.nemesis.registry import FAULT_VERBS
 
 
-class SilentHost:
+class NoopHost:
     """Passes on all verbs except the fault verbs, which it only claims to carry out."""
 
     def __init__(self, host: Host) -> None:
@@ -36,4 +36,4 @@ class SilentHost:
 
 def silenced(hosts: Mapping[str, Host]) -> dict[str, Host]:
     """The same hosts, with a nemesis that does nothing."""
-    return {name: SilentHost(host) for name, host in hosts.items()}
+    return {name: NoopHost(host) for name, host in hosts.items()}

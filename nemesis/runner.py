@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from squall.nemesis.core.evidence import Facts, FaultRecord, HealReport, heal_all
-from squall.nemesis.core.fault import ActsByItself, Fault, FaultContext, ShowsLate
+from squall.nemesis.core.fault import ActsByItself, DelayedEvidence, Fault, FaultContext
 from squall.nemesis.core.grudge import Grudge, grudge_of, pairs_of
 from squall.nemesis.core.ports import (
     NODE_PROCESS,
@@ -166,7 +166,7 @@ class NemesisRunner:
         await self._sleep(max(0.0, scheduled.at_s - (self._now_ns() - started) / 1e9))
         occurrence = _Occurrence(scheduled, build_fault(scheduled.options, self._context(scheduled)))
         try:
-            await self._happen(occurrence)
+            await self._run_fault(occurrence)
         except Exception as trouble:
             # An error of one fault must not end the others; without proof the verdict is unknown anyway.
             occurrence.detail.append(f"{type(trouble).__name__}: {trouble}")
@@ -200,7 +200,7 @@ class NemesisRunner:
             for pair in pairs_of(occurrence.fault.cuts())
         )
 
-    async def _happen(self, occurrence: _Occurrence) -> None:
+    async def _run_fault(self, occurrence: _Occurrence) -> None:
         scheduled = occurrence.scheduled
         if not await self._aim(occurrence):
             self._conclude(occurrence)
@@ -244,12 +244,12 @@ class NemesisRunner:
         """Observe until the fault shows; the last observation is the evidence."""
         length = occurrence.scheduled.for_s
         longest = length if occurrence.fault.waits_to_show else min(self._patience.hold, length)
-        if isinstance(occurrence.fault, ShowsLate):
+        if isinstance(occurrence.fault, DelayedEvidence):
             longest = length + occurrence.fault.evidence_lag
         deadline = self._now_ns() + round(longest * 1e9)
         while True:
             occurrence.during = await occurrence.fault.observe()
-            reason = occurrence.fault.shows_hold(occurrence.before, occurrence.during)
+            reason = occurrence.fault.check_effect(occurrence.before, occurrence.during)
             if reason is None or self._now_ns() >= deadline:
                 break
             await self._sleep(self._patience.between_looks)

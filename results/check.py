@@ -26,7 +26,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from squall.results.checkers.common.tally import Together
+from squall.results.checkers.common.tally import Aggregator
 from squall.results.checkers.common.text import several
 from squall.results.checkers.engine.engines import (
     AnyTask,
@@ -69,9 +69,16 @@ from squall.results.history.history import (
     torn_lines,
 )
 from squall.results.history.ill_formed import IllFormedHistory
-from squall.results.history.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, require_owner, write_kind
 from squall.results.history.lists import holds_lists, recorded_beside, transactions_of
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import (
+    KINDS,
+    LIST_APPEND,
+    REGISTERS,
+    recorded_files,
+    require_owner,
+    write_kind,
+)
 from squall.results.history.parquet_files import kept_open
 from squall.results.history.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
 from squall.results.history.segments import segment_path
@@ -129,7 +136,7 @@ class Found:
     results: list[PartitionResult] = field(default_factory=list)
     slices: defaultdict[str, list[tuple[SliceTask, CheckedSlice]]] = field(default_factory=lambda: defaultdict(list))
     measured: dict[str, Measured] = field(default_factory=dict)
-    counted: Together = field(default_factory=Together)
+    counted: Aggregator = field(default_factory=Aggregator)
     further: list[FurtherResult] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     breaches: list[Breach] = field(default_factory=list)

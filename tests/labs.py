@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from squall.harness.lab.machine import check_machine
+from squall.harness.lab.lab_requirements import check_machine
 
 
 def need_lab() -> None:

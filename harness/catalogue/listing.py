@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.harness.catalogue.abilities import Abilities, ask_hosts
-from squall.harness.catalogue.describing import example_of, in_simulation, kinds_by_name, options_of, rows_of
+from squall.harness.catalogue.describe import example_of, in_simulation, kinds_by_name, options_of, rows_of
 from squall.harness.catalogue.trials import trial_of, why_not
 from squall.harness.errors import UsageError
 from squall.harness.lab.lab import check_machine, find_lab, private_lab
@@ -25,7 +25,7 @@ from squall.harness.run.run_hosts import Hosts, standing_hosts
 from squall.harness.scenario.inventory import Inventory
 from squall.harness.terminal.display import CHECK, CROSS, LABEL_WIDTH
 from squall.harness.yaml_source import suggestion
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.entries import nearest_fault
 from squall.nemesis.faults.kind import Kind
 from squall.nemesis.registry import KINDS
@@ -92,7 +92,7 @@ def _listed_plugin(name: str, kind: Kind | None, problem: str, abilities: Abilit
     return {"name": name, **unusable, **package}
 
 
-def _row_as_json(row: Row, abilities: Abilities | None, inventory: Inventory | None) -> dict[str, Any]:
+def _row_as_json(row: CatalogueRow, abilities: Abilities | None, inventory: Inventory | None) -> dict[str, Any]:
     shown: dict[str, Any] = {"row": row.number, "name": row.name, "trial": dict(row.trial), "why_not": row.why_not}
     shown["in_every_run"] = row.in_every_run
     if row.trial and abilities is not None and inventory is not None:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from squall.harness.catalogue.describing import in_simulation, options_of, rows_of
+from squall.harness.catalogue.describe import in_simulation, options_of, rows_of
 from squall.harness.catalogue.trials import flat
 from squall.harness.errors import UsageError
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.faults.kind import Kind
 from squall.nemesis.registry import KINDS
 
@@ -92,7 +92,7 @@ def _rows() -> str:
     )
 
 
-def _stands_for(row: Row) -> str:
+def _stands_for(row: CatalogueRow) -> str:
     if not row.trial:
         return row.in_every_run or f"nothing: {row.why_not}"
     faults = dict.fromkeys(f"`{fault['fault']}`" for fault in flat(row.trial))

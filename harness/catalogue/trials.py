@@ -18,7 +18,7 @@ from squall.harness.catalogue.abilities import Abilities
 from squall.harness.errors import UsageError
 from squall.harness.scenario.inventory import Inventory
 from squall.harness.yaml_source import suggestion
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.core.evidence import FaultRecord, in_words
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.schedule import Schedule, ScheduledFault, build_schedule
@@ -36,7 +36,7 @@ ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 class Trial:
     """A row of the catalogue, ready to be carried out."""
 
-    row: Row
+    row: CatalogueRow
     schedule: Schedule
 
     @property
@@ -69,7 +69,7 @@ class Result:
         return asdict(self)
 
 
-def chosen_rows(only: Sequence[str]) -> tuple[Row, ...]:
+def chosen_rows(only: Sequence[str]) -> tuple[CatalogueRow, ...]:
     """Return the rows of these numbers or names, or with a trial of such a fault; all if none is named.
 
     Raises UsageError.
@@ -83,7 +83,7 @@ def chosen_rows(only: Sequence[str]) -> tuple[Row, ...]:
     return tuple(row for row in ROWS if _names_of(row) & set(only))
 
 
-def _names_of(row: Row) -> set[str]:
+def _names_of(row: CatalogueRow) -> set[str]:
     """Return the words that select a row: its number, its name, the faults of its trial."""
     return {str(row.number), row.name, *(fault["fault"] for fault in flat(row.trial))}
 
@@ -96,7 +96,7 @@ def flat(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [entry] if "fault" in entry else []
 
 
-def trial_of(row: Row, inventory: Inventory, seed: int) -> Trial:
+def trial_of(row: CatalogueRow, inventory: Inventory, seed: int) -> Trial:
     """Return the row's faults, from second 0 on. Their ids begin with the row's number."""
     entry = ENTRY.validate_python({"at": 0, **_timed(_named(row.trial, inventory))})
     schedule = build_schedule([entry], LONGEST_TRIAL_SECONDS, seed)
@@ -141,7 +141,7 @@ def why_not(trial: Trial, abilities: Abilities) -> str:
     return next((reason for reason in reasons if reason), "")
 
 
-def skipped(row: Row, reason: str, faults: str = "") -> Result:
+def skipped(row: CatalogueRow, reason: str, faults: str = "") -> Result:
     return Result(row.number, row.name, faults, "skipped", reason)
 
 

@@ -19,13 +19,13 @@ from typing import Any
 from squall.harness.catalogue.trials import LONGEST_TRIAL_SECONDS, WINDOW_SECONDS, Result, Trial, judged
 from squall.harness.run.run import ScenarioRun, cancelled
 from squall.harness.run.run_hosts import Hosts
+from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import ClusterNotReady, await_whole
 from squall.harness.scenario.faults import FaultLog
-from squall.harness.scenario.operating import ClusterHands
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.suite import Scenario
 from squall.harness.terminal.display import Display
-from squall.nemesis.catalogue import Row
+from squall.nemesis.catalogue import CatalogueRow
 from squall.nemesis.core.evidence import heal_all
 from squall.nemesis.core.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
 from squall.nemesis.runner import Patience
@@ -109,7 +109,7 @@ class Verification(ScenarioRun):
         self.trials = trials
         self.begin = begin
         self.tell = tell
-        self.operator: ClusterHands | None = None
+        self.operator: ClusterAdmin | None = None
         self.quiet: str | None = None
         """What disturbed the quiet period; None if the run did not reach it."""
 
@@ -144,7 +144,7 @@ class Verification(ScenarioRun):
                 return f"{name} has open faults: {answer['entries']}"
         return await self._missing()
 
-    def result_of_quiet(self, row: Row) -> Result:
+    def result_of_quiet(self, row: CatalogueRow) -> Result:
         """Return the result of the row that the run's end verifies: no disturbance any more, and all data readable."""
         reasons = [
             self.quiet or "",

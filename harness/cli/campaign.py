@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.cli.judging import Judge, shown_path
+from squall.harness.cli.check import Judge, shown_path
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.run.run import ScenarioRun

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.harness.load.tcp import TcpConnector
-    from squall.harness.operator.asking import Asker
+    from squall.harness.operator.admin_connection import AdminConnection
     from squall.harness.operator.planning import Move, Place
-    from squall.harness.operator.reassigning import Progress
+    from squall.harness.operator.reassigning import MoveProgress
 
 FAILED = 1
 Found = TypeVar("Found")
@@ -72,18 +72,18 @@ class Target:
     inventory: Path | None
     lab: str | None
 
-    def ask(self, work: Callable[[Asker], Awaitable[Found]]) -> Found:
+    def ask(self, work: Callable[[AdminConnection], Awaitable[Found]]) -> Found:
         """Do the work with connections to the cluster. Raises UsageError."""
-        from squall.harness.operator.asking import Asker
+        from squall.harness.operator.admin_connection import AdminConnection
 
         connector, addresses = self._place()
 
         async def run() -> Found:
-            asker = Asker(connector, addresses)
+            connection = AdminConnection(connector, addresses)
             try:
-                return await work(asker)
+                return await work(connection)
             finally:
-                asker.close()
+                connection.close()
 
         return asyncio.run(run())
 
@@ -102,7 +102,7 @@ class Target:
             other = "--inventory" if self.inventory is not None else "--lab"
             raise UsageError(f"--bootstrap and {other} name two different places", remedy="leave one of them out")
         from squall.harness.hosts.network import MachineNetwork
-        from squall.harness.operator.asking import parse_bootstrap
+        from squall.harness.operator.admin_connection import parse_bootstrap
 
         return TcpConnector(MachineNetwork()), parse_bootstrap(self.bootstrap)
 
@@ -124,8 +124,8 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Print a cluster's id, active controller, brokers with their replicas, and problems."""
-    from squall.harness.operator.describing import describe_cluster
-    from squall.harness.operator.showing import show_cluster
+    from squall.harness.operator.describe import describe_cluster
+    from squall.harness.operator.tables import show_cluster
 
     facts = Target(bootstrap, inventory, lab).ask(describe_cluster)
     if as_json:
@@ -145,11 +145,11 @@ def topics(
     as_json: JsonOption = False,
 ) -> None:
     """Print leader, epoch, replicas, ISR, ELR, moves and offsets of every topic-partition, and its topic's configs."""
-    from squall.harness.operator.describing import describe_topics
+    from squall.harness.operator.describe import describe_topics
     from squall.harness.operator.facts import topic_as_json
-    from squall.harness.operator.showing import show_topics
+    from squall.harness.operator.tables import show_topics
 
-    found = Target(bootstrap, inventory, lab).ask(lambda asker: describe_topics(asker, names or ()))
+    found = Target(bootstrap, inventory, lab).ask(lambda connection: describe_topics(connection, names or ()))
     if as_json:
         print_json([topic_as_json(one) for one in found])
     elif found:
@@ -166,8 +166,8 @@ def quorum(
     as_json: JsonOption = False,
 ) -> None:
     """Print the metadata quorum: leader, epoch, high watermark, voters and observers with their lag."""
-    from squall.harness.operator.describing import describe_quorum
-    from squall.harness.operator.showing import show_quorum
+    from squall.harness.operator.describe import describe_quorum
+    from squall.harness.operator.tables import show_quorum
 
     facts = Target(bootstrap, inventory, lab).ask(describe_quorum)
     if as_json:
@@ -216,10 +216,12 @@ def reassign(
     if cancel:
         return _cancel(target, file, names_of(topics), yes)
     if file is not None:
-        moves, replicas = target.ask(lambda asker: _moves_of_file(asker, file))
+        moves, replicas = target.ask(lambda connection: _moves_of_file(connection, file))
     else:
         chosen = names_of(topics)
-        moves, replicas = target.ask(lambda asker: _planned(asker, chosen, ids_of(brokers or ""), replication_factor))
+        moves, replicas = target.ask(
+            lambda connection: _planned(connection, chosen, ids_of(brokers or ""), replication_factor)
+        )
     if save is not None:
         return _save(save, replicas)
     return _carry_out(target, moves, replicas, yes=yes, wait=wait, seconds=seconds, as_json=as_json)
@@ -260,11 +262,11 @@ Planned = tuple[tuple["Move", ...], dict["Place", tuple[int, ...]]]
 """The moves, and the replicas that every topic-partition of the plan will have, moved or not."""
 
 
-async def _planned(asker: Asker, topics: list[str], brokers: list[int], factor: int | None) -> Planned:
-    from squall.harness.operator.describing import chosen_topics, describe_cluster
+async def _planned(connection: AdminConnection, topics: list[str], brokers: list[int], factor: int | None) -> Planned:
+    from squall.harness.operator.describe import chosen_topics, describe_cluster
     from squall.harness.operator.planning import plan
 
-    facts = await describe_cluster(asker)
+    facts = await describe_cluster(connection)
     racks = {one.id: one.rack for one in facts.brokers if one.host is not None}
     for broker in brokers:
         if broker not in racks:
@@ -276,12 +278,12 @@ async def _planned(asker: Asker, topics: list[str], brokers: list[int], factor: 
     return moves, replicas | {(one.topic, one.partition): one.new for one in moves}
 
 
-async def _moves_of_file(asker: Asker, file: Path) -> Planned:
-    from squall.harness.operator.describing import chosen_topics, describe_cluster
+async def _moves_of_file(connection: AdminConnection, file: Path) -> Planned:
+    from squall.harness.operator.describe import chosen_topics, describe_cluster
     from squall.harness.operator.planning import Move, load_plan
 
     targets = load_plan(file)
-    facts = await describe_cluster(asker)
+    facts = await describe_cluster(connection)
     known: dict[tuple[str, int], tuple[int, ...]] = {
         (part.topic, part.partition): part.replicas
         for topic in chosen_topics(facts.topics, [topic for topic, _ in targets])
@@ -298,7 +300,7 @@ async def _moves_of_file(asker: Asker, file: Path) -> Planned:
 
 def _save(file: Path, replicas: dict[Place, tuple[int, ...]]) -> int:
     from squall.harness.operator.planning import plan_as_json
-    from squall.harness.operator.showing import labelled
+    from squall.harness.operator.tables import labelled
 
     try:
         file.write_text(plan_as_json(replicas), encoding="utf-8")
@@ -319,7 +321,7 @@ def _carry_out(
     as_json: bool,
 ) -> int:
     from squall.harness.operator.reassigning import begin
-    from squall.harness.operator.showing import labelled, show_plan
+    from squall.harness.operator.tables import labelled, show_plan
 
     out = console()
     if as_json:
@@ -334,7 +336,7 @@ def _carry_out(
         return 0
     confirm(f"move {len(moves)} topic-partitions", yes)
     targets = {(one.topic, one.partition): one.new for one in moves}
-    target.ask(lambda asker: begin(asker, targets))
+    target.ask(lambda connection: begin(connection, targets))
     if not as_json:
         labelled(out, "reassign", f"{len(moves)} moves have begun" + ("" if wait else "; see them: --list"))
     return _wait(target, targets, seconds, quiet=as_json) if wait else 0
@@ -351,14 +353,14 @@ def confirm(what: str, yes: bool) -> None:
 
 def _wait(target: Target, targets: dict[Place, tuple[int, ...]], seconds: float, *, quiet: bool) -> int:
     from squall.harness.operator.reassigning import missed, wait
-    from squall.harness.operator.showing import ids, labelled
+    from squall.harness.operator.tables import ids, labelled
 
     out = console()
 
-    async def look_on(asker: Asker) -> tuple[bool, dict[Place, tuple[int, ...]]]:
+    async def look_on(connection: AdminConnection) -> tuple[bool, dict[Place, tuple[int, ...]]]:
         with ProgressLine(out, quiet) as line:
-            over = await wait(asker, targets, seconds, line.tell)
-        return over, (await missed(asker, targets) if over else {})
+            over = await wait(connection, targets, seconds, line.tell)
+        return over, (await missed(connection, targets) if over else {})
 
     over, wrong = target.ask(look_on)
     if not over:
@@ -381,7 +383,7 @@ class ProgressLine:
 
         self.out = out
         self.quiet = quiet
-        self.told: Progress | None = None
+        self.told: MoveProgress | None = None
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self.bar = Bar(*columns, console=out) if out.is_terminal and not quiet else None
         self.task = self.bar.add_task("reassign", total=None) if self.bar is not None else None
@@ -395,8 +397,8 @@ class ProgressLine:
         if self.bar is not None:
             self.bar.stop()
 
-    def tell(self, now: Progress) -> None:
-        from squall.harness.operator.showing import labelled
+    def tell(self, now: MoveProgress) -> None:
+        from squall.harness.operator.tables import labelled
 
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, total=now.total, completed=now.done)
@@ -409,10 +411,10 @@ class ProgressLine:
 def _list(target: Target, as_json: bool) -> int:
     from dataclasses import asdict
 
-    from squall.harness.operator.describing import ongoing_moves
-    from squall.harness.operator.showing import show_moves
+    from squall.harness.operator.describe import ongoing_moves
+    from squall.harness.operator.tables import show_moves
 
-    moves = target.ask(lambda asker: ongoing_moves(asker, required=True))
+    moves = target.ask(lambda connection: ongoing_moves(connection, required=True))
     if as_json:
         print_json([asdict(one) for one in moves])
     else:
@@ -421,13 +423,13 @@ def _list(target: Target, as_json: bool) -> int:
 
 
 def _cancel(target: Target, file: Path | None, topics: list[str], yes: bool) -> int:
-    from squall.harness.operator.describing import ongoing_moves
+    from squall.harness.operator.describe import ongoing_moves
     from squall.harness.operator.planning import load_plan
     from squall.harness.operator.reassigning import cancel
-    from squall.harness.operator.showing import labelled, show_moves
+    from squall.harness.operator.tables import labelled, show_moves
 
     places = set(load_plan(file)) if file is not None else None
-    moves = target.ask(lambda asker: ongoing_moves(asker, required=True))
+    moves = target.ask(lambda connection: ongoing_moves(connection, required=True))
     chosen = [
         one
         for one in moves
@@ -438,7 +440,7 @@ def _cancel(target: Target, file: Path | None, topics: list[str], yes: bool) -> 
     if not chosen:
         return 0
     confirm(f"cancel {len(chosen)} moves", yes)
-    count = target.ask(lambda asker: cancel(asker, [(one.topic, one.partition) for one in chosen]))
+    count = target.ask(lambda connection: cancel(connection, [(one.topic, one.partition) for one in chosen]))
     labelled(out, "reassign", f"{count} moves are cancelled")
     return 0
 

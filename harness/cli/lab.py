@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from squall.harness.errors import UsageError
-from squall.harness.scenario.lab_shape import NAMED_PROFILES, LabShape, LinkProfile, Racks
+from squall.harness.scenario.lab_topology import NAMED_PROFILES, LabTopology, LinkProfile, Racks
 from squall.harness.terminal.console import console
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def lab_ssh_command(
 ) -> None:
     """Open a shell on a host of a lab as root (in a reduced lab as yourself), or run one command."""
     from squall.harness.lab.lab import standing_lab
-    from squall.harness.lab.machine import SYSTEM_PATH
+    from squall.harness.lab.lab_requirements import SYSTEM_PATH
 
     lab = standing_lab(name)
     argv = ssh_arguments(lab, host, command or [])
@@ -173,10 +173,10 @@ def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
 # --- Shapes --------------------------------------------------------------------------------------------------------
 
 
-def shape_from_options(given: dict[str, object]) -> LabShape:
+def shape_from_options(given: dict[str, object]) -> LabTopology:
     """Return the shape that options ask for. Raises UsageError."""
     try:
-        return LabShape.model_validate(given)
+        return LabTopology.model_validate(given)
     except ValidationError as invalid:
         found = []
         for error in invalid.errors(include_url=False):
@@ -186,7 +186,7 @@ def shape_from_options(given: dict[str, object]) -> LabShape:
         raise UsageError.joined(found) from None
 
 
-def shape_from_file(file: Path, given: dict[str, object]) -> LabShape:
+def shape_from_file(file: Path, given: dict[str, object]) -> LabTopology:
     """Return the shape under `lab:` of an inventory. Raises UsageError."""
     from squall.harness.scenario.inventory import load_inventory
 

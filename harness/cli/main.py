@@ -149,7 +149,7 @@ def check(
     ] = False,
 ) -> int:
     """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
-    from squall.harness.cli.judging import judge_stored
+    from squall.harness.cli.check import judge_stored
 
     return judge_stored(
         runs,
@@ -167,7 +167,7 @@ def show(
     rows: Annotated[str | None, typer.Argument(metavar="[ROWS]", help="TOPIC-PARTITION[@OFFSET[..OFFSET]]")] = None,
 ) -> int:
     """Print a run's verdict in words, or the operations at some offsets."""
-    from squall.harness.cli.judging import show_run
+    from squall.harness.cli.check import show_run
 
     return show_run(run, rows, console())
 
@@ -400,22 +400,22 @@ def bench(
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
 ) -> int:
     """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
-    from squall.harness.cli import benching
+    from squall.harness.cli import bench as bench_module
 
     out = console()
     if name is None:
-        for known, about in benching.described():
+        for known, about in bench_module.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
     sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
     interrupted = False
     try:
-        measurements = benching.measure(name, **sizes)
-    except benching.Interrupted as early:
+        measurements = bench_module.measure(name, **sizes)
+    except bench_module.Interrupted as early:
         measurements, interrupted = early.measurements, True
-    benching.print_measurements(out, name, measurements)
+    bench_module.print_measurements(out, name, measurements)
     if json_file is not None:
-        benching.save(json_file, name, measurements, interrupted=interrupted)
+        bench_module.save(json_file, name, measurements, interrupted=interrupted)
     if interrupted:
         out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
         return INTERRUPTED_EXIT_STATUS
@@ -447,19 +447,21 @@ def forge(
     ] = None,
 ) -> int:
     """Make a history without a cluster: healthy, with one anomaly, or a near-miss; or verify the checks with them."""
-    from squall.harness.cli import forging
+    from squall.harness.cli import forge as forge_module
 
     if show_list:
-        return forging.list_cases(console())
+        return forge_module.list_cases(console())
     if verify:
-        return forging.verify(
+        return forge_module.verify(
             seeds=seeds, clean=clean, kind=kind, processes=processes or os.cpu_count() or 1, console=console()
         )
     if out is None:
         raise UsageError(
             "squall forge needs a directory to write to", remedy="squall forge OUT, or --list, or --verify"
         )
-    return forging.forge_run(out, operations=operations, seed=seed, case_name=anomaly, kind=kind, console=console())
+    return forge_module.forge_run(
+        out, operations=operations, seed=seed, case_name=anomaly, kind=kind, console=console()
+    )
 
 
 @app.command(

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from squall.harness.cli.judging import shown_path
+from squall.harness.cli.check import shown_path
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.spacetime import save_picture
@@ -28,8 +28,8 @@ from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.shrink.schedule_file import save
 from squall.harness.simulation.shrink.shrink import (
     Budget,
+    FailureSignature,
     NothingToShrink,
-    Sameness,
     Shrinker,
     Shrunk,
     Trial,
@@ -127,7 +127,7 @@ def _shrink(
 ) -> tuple[Shrunk, int, bool]:
     """What is left, how many runs that took, and whether it was interrupted."""
     budget = Budget(asked.seconds, asked.runs)
-    same = Sameness(() if asked.any_failure else trial.broken)
+    same = FailureSignature(() if asked.any_failure else trial.broken)
     with (
         Progress(
             TextColumn("shrink    "), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),

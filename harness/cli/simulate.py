@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
-from squall.harness.simulation.run.many import simulate_many
+from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult, refuse_kept
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.workloads.log import LogOptions

@@ -140,7 +140,7 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class Place:
+class HostPaths:
     """The paths that Squall uses on one host."""
 
     python: str
@@ -177,7 +177,7 @@ class Place:
 class Deployed:
     """One host, ready to run nodes and the agent."""
 
-    place: Place
+    place: HostPaths
     probe: Probe
     bundle: Bundle
     sent: bool
@@ -206,7 +206,7 @@ def probe(remote: Remote) -> Probe:
 def deploy(remote: Remote, found: Probe, bundle: Bundle) -> Deployed:
     """Send the bundle to a host, unless it is there. Raises SshError."""
     target = f"{found.home}/{BASE}/bundles/{bundle.name}"
-    place = Place(found.executable, found.home, target)
+    place = HostPaths(found.executable, found.home, target)
     needed = bundle.name not in found.bundles
     if needed:
         argv = [found.executable, "-c", UNPACK, target, bundle.digest]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.deploy import BASE, Bundle, HostKind, Place, Probe, deploy, probe
+from squall.harness.hosts.deploy import BASE, Bundle, HostKind, HostPaths, Probe, deploy, probe
 from squall.harness.hosts.network import Network
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command
@@ -87,7 +87,7 @@ async def heal_host(remote: Remote, bundles: Bundles) -> Healed:
         await agent.close()
 
 
-def place_of_agent(remote: Remote, bundles: Bundles) -> Place:
+def place_of_agent(remote: Remote, bundles: Bundles) -> HostPaths:
     """Return where an agent of Squall lies on the host: this version's, or the newest there if this one cannot be sent.
 
     Raises UsageError.
@@ -102,9 +102,9 @@ def place_of_agent(remote: Remote, bundles: Bundles) -> Place:
         return there
 
 
-def _newest_agent(remote: Remote, found: Probe) -> Place | None:
+def _newest_agent(remote: Remote, found: Probe) -> HostPaths | None:
     program = remote.run(NEWEST_AGENT, timeout=20).stdout.strip()
-    return Place(found.executable, found.home, program.removesuffix("/agent/agent.py")) if program else None
+    return HostPaths(found.executable, found.home, program.removesuffix("/agent/agent.py")) if program else None
 
 
 async def heal_hosts(inventory: Inventory, network: Network, heal_one: HealOne = heal_host) -> list[Healed]:

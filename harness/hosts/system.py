@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Protocol
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Place, deploy, probe
+from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, HostPaths, deploy, probe
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
@@ -149,7 +149,7 @@ class System(Protocol):
         ...
 
     def configure(
-        self, inventory: Inventory, places: Mapping[str, Place], settings: ClusterSettings
+        self, inventory: Inventory, places: Mapping[str, HostPaths], settings: ClusterSettings
     ) -> dict[str, NodePlan]:
         """A plan for every controller and broker of the inventory, by host name; `places` says where the bundle lies on
         each. Nothing is started or written here. Raises UsageError for what the system cannot do, such as an unknown
@@ -170,7 +170,7 @@ class SquallNodes:
         return self._bundler.bundle(kind)
 
     def configure(
-        self, inventory: Inventory, places: Mapping[str, Place], settings: ClusterSettings
+        self, inventory: Inventory, places: Mapping[str, HostPaths], settings: ClusterSettings
     ) -> dict[str, NodePlan]:
         if not inventory.controllers or not inventory.brokers:
             raise UsageError(f"{inventory.source}: a cluster needs at least one controller and one broker")
@@ -182,7 +182,7 @@ class SquallNodes:
         }
 
     def _plan(
-        self, host: HostSpec, node_id: int, controllers: list[Controller], place: Place, settings: ClusterSettings
+        self, host: HostSpec, node_id: int, controllers: list[Controller], place: HostPaths, settings: ClusterSettings
     ) -> NodePlan:
         directory = place.run_directory(settings.run_id)
         roles = tuple(
@@ -238,7 +238,9 @@ class SquallNodes:
         return f"{host.data_dirs[0]}/squall-{run_id}" if host.data_dirs else f"{directory}/data"
 
 
-def _formatting(place: Place, config: str, controllers: list[Controller], settings: ClusterSettings) -> tuple[str, ...]:
+def _formatting(
+    place: HostPaths, config: str, controllers: list[Controller], settings: ClusterSettings
+) -> tuple[str, ...]:
     """Return the command that formats a controller's directory with the initial dynamic voters."""
     if not settings.dynamic_voters:
         return ()
@@ -247,7 +249,7 @@ def _formatting(place: Place, config: str, controllers: list[Controller], settin
     return (*command, "--config", config, *format_arguments(initial))
 
 
-def _node_python(place: Place) -> tuple[str, ...]:
+def _node_python(place: HostPaths) -> tuple[str, ...]:
     """Return the command of a host's Python with the node's modules on its path."""
     return ("env", f"PYTHONPATH={place.library}", place.python)
 
@@ -324,7 +326,7 @@ def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]
     return on_all(listed, lambda remote: deploy(remote, found[remote.name], bundles[found[remote.name].kind]))
 
 
-def agent_command(place: Place, spec: HostSpec, lock: str | None = None) -> list[str]:
+def agent_command(place: HostPaths, spec: HostSpec, lock: str | None = None) -> list[str]:
     """Return the command that starts the host agent, for `AgentHost`.
 
     With `lock`, the agent obeys only while the host's lock has that token. Its probes listen at the host's address,

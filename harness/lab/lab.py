@@ -37,7 +37,7 @@ from typing import Any
 from squall.harness.errors import UsageError
 from squall.harness.hosts.network import LabNetwork, LoopbackNetwork, process_started
 from squall.harness.lab.lab_files import SSHD_CONFIG, LabPlan, host_address, prepare, sockets_of, write_json
-from squall.harness.lab.machine import SYSTEM_PATH, check_machine
+from squall.harness.lab.lab_requirements import SYSTEM_PATH, check_machine
 from squall.harness.lab.owned import (
     DirectoryNotOurs,
     make_owned,
@@ -46,11 +46,11 @@ from squall.harness.lab.owned import (
     refuse_foreign,
     remove_owned,
 )
+from squall.harness.lab.process_reaper import end_all_at_home
 from squall.harness.lab.reduced_lab import prepare_reduced, reduced_hosts, refuse_between_racks
-from squall.harness.lab.sweep import end_all_at_home
 from squall.harness.names import checked_lab_name
 from squall.harness.scenario.inventory import HostSpec, Inventory
-from squall.harness.scenario.lab_shape import NO_RACKS, LabShape, Racks
+from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology, Racks
 
 DEFAULT_NAME = "default"
 STATE = "lab"
@@ -136,7 +136,7 @@ def lab_up(
     started = time.monotonic()
     try:
         make_owned(data, DATA, name, mode=0o700 if why else 0o711, state=str(directory))
-        shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
+        shape = LabTopology(controllers=controllers, brokers=brokers, clients=clients)
         hosts = lab_hosts(shape, directory, racks)
         hosts = reduced_hosts(hosts) if why else hosts
         if why:
@@ -326,7 +326,7 @@ def state_root() -> Path:
     return private_directory(root, remedy="set XDG_RUNTIME_DIR to a directory of your own, with mode 0700")
 
 
-def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> tuple[HostSpec, ...]:
+def lab_hosts(shape: LabTopology, directory: Path, racks: Racks | None = None) -> tuple[HostSpec, ...]:
     """Return the hosts of a lab of that shape, distributed over its racks, or over these."""
     python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
     racks = shape.in_racks() if racks is None else racks

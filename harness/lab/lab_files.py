@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from squall.harness.scenario.inventory import HostSpec
-from squall.harness.scenario.lab_shape import Racks
+from squall.harness.scenario.lab_topology import Racks
 from squall.nemesis.agent.core.programs import STARTER
 
 NETWORK = "10.77"

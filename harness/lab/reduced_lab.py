@@ -27,9 +27,9 @@ from typing import Any
 
 from squall.harness.errors import UsageError
 from squall.harness.lab.lab_files import make_key, write_json
-from squall.harness.lab.machine import SYSTEM_PATH
+from squall.harness.lab.lab_requirements import SYSTEM_PATH
 from squall.harness.scenario.inventory import HostSpec
-from squall.harness.scenario.lab_shape import Racks
+from squall.harness.scenario.lab_topology import Racks
 
 NETWORK = "127.77"
 SSH_PORT = 2222

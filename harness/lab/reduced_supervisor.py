@@ -8,7 +8,7 @@
 There is no pid namespace whose first process would end all others. Instead both processes are *subreapers*: an orphan
 becomes the holder's child, or, if that is dead, the supervisor's; so everything that was ever started on a host
 descends from both. Each watches the other by a pidfd. The survivor kills all descendants, stopped ones included,
-repeatedly until there are none (`sweep.py`).
+repeatedly until there are none (`process_reaper.py`).
 
 Two things are not guaranteed. If *both* are killed with SIGKILL before either could act, the sshds die
 (PR_SET_PDEATHSIG), and what was started through them stays until the user's next `squall lab up` or `down`, which finds
@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from squall.harness.hosts.kernel import KERNEL, Pipe, fork
+from squall.harness.lab.process_reaper import bury, end_all_below
 from squall.harness.lab.supervisor import OPEN_FILES, await_sshd, write_holder
-from squall.harness.lab.sweep import bury, end_all_below
 
 START_SECONDS = 60.0
 

@@ -40,8 +40,8 @@ from typing import Any
 import squall.harness.plugins.load_plugins  # noqa: F401  # workloads of installed packages become known
 from squall.harness.scenario.interpreter import Interpreter
 from squall.harness.scenario.recording import Recorder
-from squall.workloads.clients.common.client import Client, ClientKit, ClientPlan
-from squall.workloads.clients.kits import kit_of
+from squall.workloads.clients.common.client import Client, ClientFactory, ClientPlan
+from squall.workloads.clients.kits import factory_of
 from squall.workloads.core.latency import SendLatencies
 from squall.workloads.core.operation import OK, SEND, Event
 from squall.workloads.core.ports import Clock, Connector
@@ -85,7 +85,7 @@ class MonotonicClock:
         await asyncio.sleep(seconds)
 
 
-class Progress:
+class LoadProgress:
     """Counts for the control process's progress line: totals, and latencies since the last report."""
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ class Progress:
 class LoadWorker:
     """Carries out a worker's commands, one at a time."""
 
-    def __init__(self, spec: WorkerSpec, kit: ClientKit, report: Callable[..., None]) -> None:
+    def __init__(self, spec: WorkerSpec, factory: ClientFactory, report: Callable[..., None]) -> None:
         self.spec = spec
-        self.kit = kit
+        self.factory = factory
         self.report = report
         self.clock = MonotonicClock()
         options = options_from(spec.workload)
@@ -140,7 +140,7 @@ class LoadWorker:
             clock_offset=spec.clock_offset,
             clock_error=spec.clock_error,
         )
-        self.progress = Progress()
+        self.progress = LoadProgress()
         self.shard = self.workload.shard(spec.worker, spec.workers)
         self.clients: list[Client] = []
         self.interpreter: Interpreter | None = None
@@ -216,7 +216,7 @@ class LoadWorker:
         )
 
     async def _opened(self, plan: ClientPlan) -> Client:
-        client = self.kit.client(plan)
+        client = self.factory.client(plan)
         await client.open()
         await client.setup()
         self.clients.append(client)
@@ -278,7 +278,7 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
                 continue
             if asked["do"] == "open":
                 spec = WorkerSpec.from_json(asked["spec"])
-                worker = LoadWorker(spec, kit_for(spec), report)
+                worker = LoadWorker(spec, factory_for(spec), report)
             if worker is None:
                 raise RuntimeError(f"{asked['do']} before open")
             await _interruptible(getattr(worker, asked["do"])(), gone)
@@ -322,7 +322,7 @@ async def _command_or_failure(
             return
 
 
-def kit_for(spec: WorkerSpec) -> ClientKit:
+def factory_for(spec: WorkerSpec) -> ClientFactory:
     """Return the client library of a worker's workload. Raises LibraryMissing."""
     options = options_from(spec.workload)
 
@@ -331,7 +331,7 @@ def kit_for(spec: WorkerSpec) -> ClientKit:
 
         return connector_of(options, TcpConnector(SocketsHere())), MonotonicClock()
 
-    return kit_of(options.client, tuple(spec.bootstrap), native)
+    return factory_of(options.client, tuple(spec.bootstrap), native)
 
 
 async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:

@@ -1,6 +1,6 @@
 """The facts about a cluster as values: brokers, topic-partitions, the quorum, moves under way.
 
-Counting and the field names of `--json` are here; queries are in `describing`, tables in `showing`. Names are Kafka's.
+Counting and the field names of `--json` are here; queries are in `describe`, tables in `show`. Names are Kafka's.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.harness.errors import UsageError
-from squall.harness.operator.asking import Asker, refuse_error
-from squall.harness.operator.describing import metadata_of, ongoing_moves
+from squall.harness.operator.admin_connection import AdminConnection, refuse_error
+from squall.harness.operator.describe import metadata_of, ongoing_moves
 from squall.harness.operator.facts import OngoingMove
 from squall.harness.operator.planning import Place
 from squall.nodes.protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
-class Progress:
+class MoveProgress:
     """The progress of the moves that the caller waits for."""
 
     total: int
@@ -43,15 +43,15 @@ class Progress:
         return self.done == self.total
 
 
-async def begin(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> None:
+async def begin(connection: AdminConnection, targets: Mapping[Place, Sequence[int]]) -> None:
     """Begin the moves; all problems are reported together. Raises UsageError."""
-    refused = await _alter(asker, {place: list(replicas) for place, replicas in targets.items()})
+    refused = await _alter(connection, {place: list(replicas) for place, replicas in targets.items()})
     _raise(refused, "cannot be moved")
 
 
-async def cancel(asker: Asker, places: Collection[Place]) -> int:
+async def cancel(connection: AdminConnection, places: Collection[Place]) -> int:
     """Cancel moves. Return how many there were. A move that is already over is no error. Raises UsageError."""
-    refused = await _alter(asker, dict.fromkeys(places))
+    refused = await _alter(connection, dict.fromkeys(places))
     over = {place for place, (code, _) in refused.items() if code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
     _raise({place: why for place, why in refused.items() if place not in over}, "cannot be cancelled")
     return len(places) - len(over)
@@ -60,7 +60,7 @@ async def cancel(asker: Asker, places: Collection[Place]) -> int:
 _Refusals = dict[Place, tuple[int, str | None]]
 
 
-async def _alter(asker: Asker, targets: Mapping[Place, list[int] | None]) -> _Refusals:
+async def _alter(connection: AdminConnection, targets: Mapping[Place, list[int] | None]) -> _Refusals:
     by_topic: dict[str, list[ReassignablePartition]] = {}
     for (topic, partition), replicas in sorted(targets.items()):
         wanted = ReassignablePartition(partition_index=partition, replicas=replicas)
@@ -69,7 +69,7 @@ async def _alter(asker: Asker, targets: Mapping[Place, list[int] | None]) -> _Re
         timeout_ms=ALTER_TIMEOUT_MS,
         topics=[ReassignableTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
     )
-    told = await asker.any(request, AlterPartitionReassignmentsResponse)
+    told = await connection.any(request, AlterPartitionReassignmentsResponse)
     refuse_error("the reassignment was refused", told.error_code, told.error_message)
     return {
         (topic.name, one.partition_index): (one.error_code, one.error_message)
@@ -88,22 +88,22 @@ def _raise(refused: _Refusals, what: str) -> None:
         raise UsageError.joined(errors)
 
 
-async def progress(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> Progress:
+async def progress(connection: AdminConnection, targets: Mapping[Place, Sequence[int]]) -> MoveProgress:
     """Return the progress of the moves to these targets."""
-    ongoing = [one for one in await ongoing_moves(asker, required=True) if (one.topic, one.partition) in targets]
+    ongoing = [one for one in await ongoing_moves(connection, required=True) if (one.topic, one.partition) in targets]
     if not ongoing:
-        return Progress(len(targets), len(targets), 0)
-    in_sync = await _in_sync(asker)
+        return MoveProgress(len(targets), len(targets), 0)
+    in_sync = await _in_sync(connection)
     behind = sum(_behind(one, in_sync.get((one.topic, one.partition), ())) for one in ongoing)
-    return Progress(len(targets), len(targets) - len(ongoing), behind)
+    return MoveProgress(len(targets), len(targets) - len(ongoing), behind)
 
 
 def _behind(move: OngoingMove, in_sync: Collection[int]) -> int:
     return sum(replica not in in_sync for replica in move.target)
 
 
-async def _in_sync(asker: Asker) -> dict[Place, tuple[int, ...]]:
-    told = await metadata_of(asker)
+async def _in_sync(connection: AdminConnection) -> dict[Place, tuple[int, ...]]:
+    told = await metadata_of(connection)
     return {
         (topic.name or "", part.partition_index): tuple(part.isr_nodes)
         for topic in told.topics
@@ -112,17 +112,17 @@ async def _in_sync(asker: Asker) -> dict[Place, tuple[int, ...]]:
 
 
 async def wait(
-    asker: Asker,
+    connection: AdminConnection,
     targets: Mapping[Place, Sequence[int]],
     seconds: float,
-    tell: Callable[[Progress], None],
+    tell: Callable[[MoveProgress], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> bool:
     """Wait until the moves are over. Return False if they are not within `seconds`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:
-        now = await progress(asker, targets)
+        now = await progress(connection, targets)
         tell(now)
         if now.is_over:
             return True
@@ -131,13 +131,13 @@ async def wait(
         await sleep(LOOK_SECONDS)
 
 
-async def missed(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
+async def missed(connection: AdminConnection, targets: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
     """Return topic-partitions whose replicas differ from the target, with their replicas.
 
     The queried broker may receive the end of a move a moment after the controller decided it.
     """
     for _ in range(10):
-        told = await metadata_of(asker)
+        told = await metadata_of(connection)
         found = {
             (topic.name or "", part.partition_index): tuple(part.replica_nodes)
             for topic in told.topics

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.hosts.deploy import BASE, Place
+from squall.harness.hosts.deploy import BASE, HostPaths
 from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command, system_named
 from squall.harness.lab.lab import lab_hosts, standing_lab
-from squall.harness.run.stand_ins import StandIn, StandInClock, StandInCluster, StandInOperator
-from squall.harness.scenario.inventory import Inventory, LabShape
+from squall.harness.run.fakes import FakeClock, FakeCluster, FakeHost, FakeOperator
+from squall.harness.scenario.inventory import Inventory, LabTopology
 from squall.harness.scenario.plan import RunPlan, described, plan_suite
 from squall.harness.scenario.suite import Suite
 from squall.harness.scenario.targets import Nodes, refuse_bad_targets
@@ -66,14 +66,15 @@ class DryRun:
     def __init__(self, plan: RunPlan, inventory: Inventory | None = None) -> None:
         self.plan = plan
         cluster = plan.scenario.cluster
-        shape = LabShape(controllers=cluster.controllers, brokers=cluster.brokers, clients=cluster.clients)
+        shape = LabTopology(controllers=cluster.controllers, brokers=cluster.brokers, clients=cluster.clients)
         self.inventory = inventory or Inventory("the lab it would have", lab_hosts(shape, Path("keys")))
         refuse_bad_targets(plan.suite, plan.scenario, plan.schedule, Nodes.of_inventory(self.inventory))
         calls = watched_calls(fault.options for fault in plan.schedule.faults)
         self._settings = ClusterSettings(plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
         nodes = {host.name: host for host in (*self.inventory.controllers, *self.inventory.brokers)}
         self._places = {
-            name: Place(python=host.python, home="~", bundle=f"~/{BASE}/bundles/BUNDLE") for name, host in nodes.items()
+            name: HostPaths(python=host.python, home="~", bundle=f"~/{BASE}/bundles/BUNDLE")
+            for name, host in nodes.items()
         }
         self.nodes: dict[str, NodePlan] = system_named(cluster.system).configure(
             self.inventory, self._places, self._settings
@@ -121,9 +122,9 @@ class DryRun:
 
     async def _of_fault(self, scheduled: ScheduledFault) -> list[Command]:
         """Return the commands of one occurrence, by carrying it out among stand-ins."""
-        hosts = {name: StandIn(name, node.address) for name, node in self.nodes.items()}
-        clients = {host.name: StandIn(host.name, host.address) for host in self.inventory.clients}
-        operator = StandInOperator([name for name, node in self.nodes.items() if "controller" in node.roles])
+        hosts = {name: FakeHost(name, node.address) for name, node in self.nodes.items()}
+        clients = {host.name: FakeHost(host.name, host.address) for host in self.inventory.clients}
+        operator = FakeOperator([name for name, node in self.nodes.items() if "controller" in node.roles])
         context = self._context(scheduled, hosts, clients, operator)
         fault = build_fault(scheduled.options, context)
         found: list[Command] = []
@@ -162,16 +163,16 @@ class DryRun:
     def _context(
         self,
         scheduled: ScheduledFault,
-        hosts: Mapping[str, StandIn],
-        clients: Mapping[str, StandIn],
-        operator: StandInOperator,
+        hosts: Mapping[str, FakeHost],
+        clients: Mapping[str, FakeHost],
+        operator: FakeOperator,
     ) -> FaultContext:
         topics = self.plan.scenario.cluster.topics
-        clock = StandInClock()
+        clock = FakeClock()
         return FaultContext(
             id=scheduled.id,
             hosts=hosts,
-            cluster=StandInCluster(
+            cluster=FakeCluster(
                 brokers=tuple(name for name, node in self.nodes.items() if node.is_broker),
                 controllers=tuple(name for name, node in self.nodes.items() if "controller" in node.roles),
                 topics={name: topic.partitions for name, topic in topics.items()},

@@ -40,7 +40,7 @@ from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.common.text import several
 from squall.results.checkers.replicas.control import QuorumFacts, TraceEvent
-from squall.results.history.kinds import CONTROL_PLANE, REPLICAS, write_kind
+from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, write_kind
 from squall.workloads.core.operation import DELETE_RECORDS
 
 DIGEST_SECONDS = 300.0

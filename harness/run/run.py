@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from squall.harness.errors import UsageError, file_problem
-from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
-from squall.harness.hosts.host_clocks import HostClocks
+from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
+from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.system import ClusterSettings, system_named
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
@@ -44,9 +44,9 @@ from squall.harness.run.node_records import NodeRecords
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.run.run_manifest import Facts, config_texts, manifest_of
 from squall.harness.run.testbed import Testbed
+from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import ClusterNotReady, Watcher, await_whole, create_topics
 from squall.harness.scenario.faults import FaultLog
-from squall.harness.scenario.operating import ClusterHands
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.targets import Nodes, refuse_bad_targets, refuse_too_few_brokers, refuse_without_clients
 from squall.harness.terminal.display import Display, seconds_since
@@ -291,7 +291,7 @@ class ScenarioRun:
     def _runner(
         self,
         schedule: Schedule,
-        operator: ClusterHands,
+        operator: ClusterAdmin,
         report: Callable[[NemesisEvent], None],
         patience: Patience | None = None,
     ) -> NemesisRunner:

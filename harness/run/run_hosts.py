@@ -19,7 +19,7 @@ from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.lab.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.lab.reduced_lab import LACKS
 from squall.harness.scenario.inventory import Inventory, load_inventory, refuse_two_places
-from squall.harness.scenario.lab_shape import NO_RACKS, LabShape
+from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.terminal.display import Display
 
@@ -79,10 +79,10 @@ async def hosts_of(
         return
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
-    racks = shape.in_racks() if isinstance(shape, LabShape) else NO_RACKS
+    racks = shape.in_racks() if isinstance(shape, LabTopology) else NO_RACKS
     standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
     fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
-    if standing is not None and isinstance(shape, LabShape):
+    if standing is not None and isinstance(shape, LabTopology):
         fits = fits and standing.racks == racks  # a suite does not mention racks, and accepts any
     if standing is not None and (lab_name or fits):
         display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))

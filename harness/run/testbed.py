@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from squall.harness.hosts.agent_link import AgentHost, new_probe_key
-from squall.harness.hosts.capturing import Captures
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
+from squall.harness.hosts.packet_capture import Captures
 from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unable, refuse_unfit, refuse_unwatchable_disks
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
@@ -37,9 +37,9 @@ from squall.harness.hosts.system import (
     write_files,
 )
 from squall.harness.load.tcp import TcpConnector
+from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import KafkaClusterView, NodeNames
 from squall.harness.scenario.inventory import Inventory
-from squall.harness.scenario.operating import ClusterHands
 from squall.nemesis.core.ports import NODE_PROCESS, Host, HostUnreachable, VerbFailed
 from squall.workloads.clients.common.client import Admin
 from squall.workloads.clients.native.admin import NativeAdmin
@@ -155,13 +155,13 @@ class Testbed:
         answers = await asyncio.gather(*(agent.call("info") for agent in self.agents.values()))
         refuse_unable(dict(zip(self.agents, answers, strict=True)), verbs)
 
-    def operator(self) -> ClusterHands:
+    def operator(self) -> ClusterAdmin:
         """Return an operator with its own connections; the caller closes it."""
         controllers = {
             name: (plan.address, CONTROLLER_PORT) for name, plan in self.plans.items() if "controller" in plan.roles
         }
         client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
-        return ClusterHands(client, {name: plan.node_id for name, plan in self.plans.items()}, controllers)
+        return ClusterAdmin(client, {name: plan.node_id for name, plan in self.plans.items()}, controllers)
 
     async def start(self) -> None:
         """Define and start every node. Raises UsageError if another process has its port.

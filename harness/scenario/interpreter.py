@@ -32,7 +32,7 @@ from squall.workloads.core.operation import INFO, Completion, Event, Operation
 BURST = 32
 
 
-class Clock(Protocol):
+class TimeSource(Protocol):
     def now_ns(self) -> int: ...
 
 
@@ -53,7 +53,7 @@ class Interpreter:
         clients: Mapping[int, Client],
         client_numbers: Mapping[int, int],
         *,
-        clock: Clock,
+        clock: TimeSource,
         record: Record,
         hand_over: Callable[[], None] = lambda: None,
         total_threads: int,

@@ -7,7 +7,7 @@
         brokers:     {hosts: {"b[1:5].lab.example": {rack: r1, data_dirs: [/data/1]}}}
         clients:     {hosts: {load1.lab.example: {}}}
 
-    lab: {controllers: 3, brokers: 3}       # all permitted keys: lab_shape.py
+    lab: {controllers: 3, brokers: 3}       # all permitted keys: lab_topology.py
 
 `load_inventory` returns an `Inventory` of frozen `HostSpec`s, with group variables inherited (all < group < host) and
 ranges expanded, or one whose `lab` is the shape of a local lab to bring up. A host may be in several groups (combined
@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from squall.harness.errors import UsageError
 from squall.harness.names import is_host_name
-from squall.harness.scenario.lab_shape import MOST_LAB_HOSTS, LabShape
+from squall.harness.scenario.lab_topology import MOST_LAB_HOSTS, LabTopology
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 from squall.nodes.config import is_control
 
@@ -80,7 +80,7 @@ class Inventory:
 
     source: str
     hosts: tuple[HostSpec, ...] = ()
-    lab: LabShape | None = None
+    lab: LabTopology | None = None
 
     def group(self, name: str) -> tuple[HostSpec, ...]:
         return tuple(host for host in self.hosts if name in host.groups)
@@ -240,7 +240,7 @@ def read_inventory(source: YamlSource) -> Inventory:
     if len(document) != 1:
         raise source.error((), "an inventory has either `all:` (hosts as in Ansible) or `lab:`, and one of them")
     if "lab" in document:
-        shape = source.validated(LabShape, document["lab"] or {}, ("lab",))
+        shape = source.validated(LabTopology, document["lab"] or {}, ("lab",))
         if len(shape.names()) > MOST_LAB_HOSTS:
             raise source.error(
                 ("lab",), f"{len(shape.names())} hosts are more than the {MOST_LAB_HOSTS} a lab can have"

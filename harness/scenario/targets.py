@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.harness.errors import UsageError
-from squall.harness.scenario.inventory import Inventory, LabShape
+from squall.harness.scenario.inventory import Inventory, LabTopology
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.selector import (
-    But,
+    Except,
     FollowersOf,
     Group,
     Named,
@@ -72,11 +72,11 @@ class Nodes:
     def of_lab(cls, scenario: Scenario) -> Nodes:
         """Return the hosts of the lab, or of the simulation, that a scenario describes."""
         one = scenario.cluster
-        shape = LabShape(controllers=one.controllers, brokers=one.brokers, clients=one.clients)
+        shape = LabTopology(controllers=one.controllers, brokers=one.brokers, clients=one.clients)
         return cls.of_shape(shape, "a lab of this suite")
 
     @classmethod
-    def of_shape(cls, shape: LabShape, source: str) -> Nodes:
+    def of_shape(cls, shape: LabTopology, source: str) -> Nodes:
         """Return the hosts of a lab of this shape."""
         listed = shape.names()
         groups = {group: tuple(name for name, own in listed if own == group) for group in ("brokers", "controllers")}
@@ -150,7 +150,7 @@ def _why_nobody(selector: Selector, nodes: Nodes, replicas: Mapping[str, int]) -
         return f"{size} {selector.group} have no {selector.amount}" if how_many(selector.amount, size) == 0 else ""
     if isinstance(selector, FollowersOf) and replicas.get(selector.pattern.topic) == 1:
         return f"{selector.pattern.topic} has one replica of each topic-partition, so no followers"
-    if isinstance(selector, But):
+    if isinstance(selector, Except):
         reason = _why_nobody(selector.these, nodes, replicas)
         these, those = _certain(selector.these, nodes), _certain(selector.those, nodes)
         if not reason and these is not None and those is not None and not these - those:
@@ -165,7 +165,7 @@ def _certain(selector: Selector, nodes: Nodes) -> set[str] | None:
         return set(selector.hosts)
     if isinstance(selector, SomeOf) and selector.amount == "all":
         return set(nodes.of(selector.group))
-    if isinstance(selector, But):
+    if isinstance(selector, Except):
         these, those = _certain(selector.these, nodes), _certain(selector.those, nodes)
         return None if these is None or those is None else these - those
     return None

@@ -9,8 +9,8 @@
 
 Times count from the start of the load. Everything with a time of the control process (faults, observations of the
 cluster, clients) has that time. Lines of node logs are placed by their stamp and their host's clock reading
-(`host_clocks.py`, `log_placing.py`); `≈` marks those whose stamp alone does not decide. Their order within one log is
-always that of the log. The header states how far clocks may be off.
+(`clock_offsets.py`, `log_alignment.py`); `≈` marks those whose stamp alone does not decide. Their order within one log
+is always that of the log. The header states how far clocks may be off.
 
 Every source is a stream in order of time, and they are merged as streams, so a log may be of any size.
 """
@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
+from squall.harness.hosts.clock_offsets import load_clocks
 from squall.harness.hosts.clocks import ClockReading
-from squall.harness.hosts.host_clocks import load_clocks
 from squall.harness.timeline.clients import client_entries
 from squall.harness.timeline.entry import Entry
-from squall.harness.timeline.log_placing import BEGINNING, Placing, disturbances, stamp_of
+from squall.harness.timeline.log_alignment import BEGINNING, LogAligner, disturbances, stamp_of
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.schedule import Schedule
 from squall.results.history.ill_formed import IllFormedHistory
@@ -142,7 +142,7 @@ class Timeline:
                 reading = self.clocks[host]
                 disturbed = disturbances(self.faults, self.options, host, reading)
                 for log in logs:
-                    yield log_entries(log, host, Placing(reading, disturbed))
+                    yield log_entries(log, host, LogAligner(reading, disturbed))
         yield self.clients
 
 
@@ -165,7 +165,7 @@ def fault_entries(windows: Sequence[FaultWindow]) -> Iterator[Entry]:
                 yield Entry(window.ended or window.healed, "fault", f"{name}: {end}", hosts)
 
 
-def log_entries(log: Path, host: str, placing: Placing) -> Iterator[Entry]:
+def log_entries(log: Path, host: str, placing: LogAligner) -> Iterator[Entry]:
     """Yield the lines of a node's log in their order. Those before the first stamp are placed with it."""
     waiting: list[str] = []
     hosts = frozenset((host,))

@@ -44,16 +44,16 @@ from squall.nemesis.agent.core.disk_rules import DiskState
 from squall.nemesis.agent.core.durable import fill_reserve
 from squall.nemesis.agent.core.host_lock import lock_here
 from squall.nemesis.agent.core.journal import Journal, boot_id
-from squall.nemesis.agent.core.manager import FaultDesk, FaultVerb
+from squall.nemesis.agent.core.manager import FaultManager, FaultVerb
 from squall.nemesis.agent.core.names import checked_process
 from squall.nemesis.agent.core.processes import Definition, Processes, state_of
 from squall.nemesis.agent.core.programs import command
 from squall.nemesis.agent.core.reduced import not_offered
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import TERM
 from squall.nemesis.agent.disk.disk_faults import (
     FailDisk,
-    Revival,
+    RestartPolicy,
     SlowDisk,
     calls_under_way,
     checked_calls,
@@ -67,7 +67,7 @@ from squall.nemesis.agent.net.network import Network
 from squall.nemesis.agent.network_verbs import NetworkVerbs
 from squall.nemesis.agent.probe.link_latency import LatencyProbe
 from squall.nemesis.agent.probe.probe_auth import ProbeKeys
-from squall.nemesis.agent.probe.probes import Ear, Prober, knock
+from squall.nemesis.agent.probe.probes import Prober, UdpResponder, knock
 from squall.nemesis.agent.probe.train_probe import TrainProbe
 from squall.nemesis.agent.process.signals import Kill, Pause, Terminate, identity_in
 from squall.nemesis.agent.process_verbs import ProcessVerbs
@@ -124,14 +124,14 @@ class Agent:
         trains = TrainProbe(self.prober, int(port))
         self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, trains)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
-        self.ear: Callable[[], Ear] = lambda: Ear(address, int(port), keys)
+        self.responder: Callable[[], UdpResponder] = lambda: UdpResponder(address, int(port), keys)
         self.losses = Losses(state)
         self.disk = DiskState(state)
-        self.revival = Revival(self.processes, Watches(state))
+        self.restart_policy = RestartPolicy(self.processes, Watches(state))
         process_verbs = ProcessVerbs(
-            state, self.journal, self.processes, self.disk, self.revival, host=self.name, lab=self.lab
+            state, self.journal, self.processes, self.disk, self.restart_policy, host=self.name, lab=self.lab
         )
-        disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.revival, self.losses)
+        disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.restart_policy, self.losses)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             **self.network_verbs.faults,
@@ -140,15 +140,15 @@ class Agent:
             "proc.pause": Pause(self.processes),
             "proc.power_loss": PowerLoss(self.processes, self.losses),
             "disk.wipe": WipeDisk(self.processes, self.losses),
-            "disk.error": FailDisk(self.processes, self.disk, self.revival),
-            "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
+            "disk.error": FailDisk(self.processes, self.disk, self.restart_policy),
+            "disk.slow": SlowDisk(self.processes, self.disk, self.restart_policy),
             **process_verbs.faults,
             **disk_verbs.faults,
             **clock_verbs(self.processes, self.clocks),
         }
         self.refused = not_offered(faults) if self.reduced else {}
         self.guard = Guard.of(state, self.own_command(), self.locks)
-        self.desk = FaultDesk(self.journal, faults, self.guard.ensure_all)
+        self.manager = FaultManager(self.journal, faults, self.guard.ensure_all)
         self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
             "proc.define": self.define,
             "proc.start": self.start,
@@ -177,7 +177,7 @@ class Agent:
         self.verbs[TERM] = self.terminate
 
     def _injecting(self, verb: str) -> Callable[[Arguments], Arguments]:
-        return lambda arguments: self.desk.inject(verb, arguments)
+        return lambda arguments: self.manager.inject(verb, arguments)
 
     def own_command(self) -> list[str]:
         """The command that starts a process like this one. The keeper gets this agent's options, so that it heals by
@@ -189,13 +189,13 @@ class Agent:
         return [*command("agent"), *options]
 
     def heal_due(self) -> None:
-        """Do the keeper's work if no keeper works: for the systemd timer, and at boot. Raises Trouble."""
+        """Do the keeper's work if no keeper works: for the systemd timer, and at boot. Raises VerbError."""
         with self.journal.locked():
             works = self.locks.keeper_works()
         if works:
             return
         if self.journal.expired():
-            self.desk.heal_expired()
+            self.manager.heal_expired()
         with self.journal.locked():
             if self.journal.entries():
                 self.guard.ensure_keeper()
@@ -211,17 +211,17 @@ class Agent:
             self.guard.heartbeat.reserve()
             self.guard.sentries.reserve()
         fill_reserve(self.state)
-        with contextlib.suppress(Trouble, OSError):
+        with contextlib.suppress(VerbError, OSError):
             self.guard.ensure_keeper()
 
     def call(self, verb: str, arguments: Arguments) -> Arguments:
-        """Carry out a verb. Raises Trouble."""
+        """Carry out a verb. Raises VerbError."""
         if verb not in self.verbs:
-            raise Trouble("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
+            raise VerbError("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
         if not isinstance(arguments, dict):
-            raise Trouble("bad_argument", f"args: {arguments!r} must be a mapping")
+            raise VerbError("bad_argument", f"args: {arguments!r} must be a mapping")
         if verb in self.refused:
-            raise Trouble("unsupported", self.refused[verb])
+            raise VerbError("unsupported", self.refused[verb])
         self._refuse_if_not_ours(verb)
         return self.verbs[verb](arguments)
 
@@ -230,7 +230,7 @@ class Agent:
         if self.token is None or verb in CHANGES_NOTHING or verb.startswith("probe."):
             return
         if not self.host_lock.is_held_by(self.token):
-            raise Trouble("lock_lost", f"{verb} is refused: the caller no longer holds this host's lock")
+            raise VerbError("lock_lost", f"{verb} is refused: the caller no longer holds this host's lock")
 
     def define(self, arguments: Arguments) -> Arguments:
         name = checked_process(arguments.get("name"))
@@ -264,7 +264,7 @@ class Agent:
             if name in self.processes.names() and self.processes.definition(name) != definition:
                 leftover = self.processes.alive(name)
                 self.processes.ask_to_stop(name)
-                self.desk.forget(name)
+                self.manager.forget(name)
             if leftover is not None:
                 self.processes.see_it_stopped(leftover, timeout=5)
             self.processes.define(definition)
@@ -274,7 +274,7 @@ class Agent:
         name = text(arguments, "name")
         self.processes.definition(name)
         with self.journal.locked():
-            self.desk.forget(name)
+            self.manager.forget(name)
             identity = self.processes.start(name)
         return {"pid": identity.pid, "started": identity.started}
 
@@ -283,7 +283,7 @@ class Agent:
         timeout = number({"timeout": 10, **arguments}, "timeout")
         with self.journal.locked():
             identity = self.processes.ask_to_stop(name)
-            self.desk.forget(name)
+            self.manager.forget(name)
         if identity is None:
             return {"pid": None, "by_itself": True}
         return {"pid": identity.pid, "by_itself": self.processes.see_it_stopped(identity, timeout)}
@@ -291,7 +291,7 @@ class Agent:
     def terminate(self, arguments: Arguments) -> Arguments:
         """As `stop`, but a fault: if no caller starts the process, it restarts when its time to live is over."""
         timeout = number({"timeout": 10, **arguments}, "timeout")
-        answer = self.desk.inject(TERM, arguments)
+        answer = self.manager.inject(TERM, arguments)
         entry = self.journal.find(text(arguments, "id"))
         return {**answer, "by_itself": entry is None or self.processes.see_it_stopped(identity_in(entry), timeout)}
 
@@ -304,7 +304,7 @@ class Agent:
         return {"state": state_of(identity), "pid": identity.pid, "started": identity.started}
 
     def heal(self, arguments: Arguments) -> Arguments:
-        return {"healed": self.desk.heal(text(arguments, "id") if arguments.get("id") is not None else None)}
+        return {"healed": self.manager.heal(text(arguments, "id") if arguments.get("id") is not None else None)}
 
     def list_journal(self, arguments: Arguments) -> Arguments:
         now = self.journal.monotonic()
@@ -375,7 +375,7 @@ class Agent:
 
     def revive(self) -> list[str]:
         """Restart processes that ended with the watch of their disk. Returns what was done."""
-        return self.revival.revive_all(self.journal)
+        return self.restart_policy.revive_all(self.journal)
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
         """What the disk faults of a process have done: how many calls this fault has struck, and, by the node's ledger,
@@ -390,7 +390,7 @@ class Agent:
         if not definition.data or not Path(definition.ledger).is_file():
             if definition.disk_calls:
                 return struck
-            raise Trouble("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
+            raise VerbError("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
         files, loss = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
         return {
             **struck,
@@ -429,7 +429,7 @@ class Channel:
             op = request["op"]
             result = self._agent.call(request["verb"], request.get("args") or {})
             answer = {"op": op, "ok": True, "result": result}
-        except Trouble as trouble:
+        except VerbError as trouble:
             answer = {"op": op, "ok": False, "kind": trouble.kind, "error": trouble.error}
         except (ValueError, KeyError, TypeError) as trouble:
             error = f"{type(trouble).__name__}: {trouble} in {line.strip()[:200]}"
@@ -445,7 +445,7 @@ def main(argv: list[str]) -> int:
     options = parse_options(argv)
     agent = Agent(options)
     if options.keeper is not None:
-        Keeper(agent.journal, agent.desk, agent.guard, agent.ear, agent.revive).keep(options.keeper)
+        Keeper(agent.journal, agent.manager, agent.guard, agent.responder, agent.revive).keep(options.keeper)
         return 0
     if options.heal_due:
         agent.heal_due()

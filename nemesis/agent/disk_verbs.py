@@ -13,7 +13,7 @@ from squall.nemesis.agent.core.manager import FaultVerb
 from squall.nemesis.agent.core.processes import Processes
 from squall.nemesis.agent.core.verbs import DISK_FULL
 from squall.nemesis.agent.disk.disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
-from squall.nemesis.agent.disk.disk_faults import Revival
+from squall.nemesis.agent.disk.disk_faults import RestartPolicy
 from squall.nemesis.agent.disk.disk_fill import FillDisk, probe_fill
 from squall.nemesis.agent.disk.disk_lies import LieDisk
 from squall.nemesis.agent.disk.disk_load import LoadDisk, LoadProbe
@@ -30,13 +30,13 @@ class DiskVerbs:
         journal: Journal,
         processes: Processes,
         disk: DiskState,
-        revival: Revival,
+        restart_policy: RestartPolicy,
         losses: Losses,
     ) -> None:
         copies = Copies(state)
         self.faults: dict[str, FaultVerb] = {
-            DISK_FULL: FillDisk(processes, disk, revival, state),
-            "disk.lie": LieDisk(processes, disk, revival),
+            DISK_FULL: FillDisk(processes, disk, restart_policy, state),
+            "disk.lie": LieDisk(processes, disk, restart_policy),
             "disk.damage": DamageFile(processes, Kept(state)),
             "disk.copy": CopyDisk(processes, copies),
             "disk.rewind": RewindDisk(processes, losses, copies),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import text
-from squall.nemesis.agent.core.errands import ErrandProbe, Errands
+from squall.nemesis.agent.core.fault_workers import FaultWorkerProbe, FaultWorkers
 from squall.nemesis.agent.core.journal import Journal
 from squall.nemesis.agent.core.manager import FaultVerb
 from squall.nemesis.agent.core.processes import Processes
@@ -42,17 +42,17 @@ class NetworkVerbs:
         shaping = ShapeLinks(self.queue_rules, Emulators(state))
         self._journal = journal
         self._messages = MessageFaults(state, network.control_port, processes)
-        errands = Errands(state)
+        workers = FaultWorkers(state)
         self._port_cuts = DropPort(network)
-        self._interface = InterfaceDown(errands)
-        self._resets = ResetConnections(errands, network.control_port)
+        self._interface = InterfaceDown(workers)
+        self._resets = ResetConnections(workers, network.control_port)
         self.faults: dict[str, FaultVerb] = {
             "net.shape": shaping,
             "net.spoil": shaping,
             "net.drop_port": self._port_cuts,
             "net.reset": self._resets,
-            "net.storm": Storm(errands),
-            "net.flood": Flood(errands),
+            "net.storm": Storm(workers),
+            "net.flood": Flood(workers),
             "net.interface_down": self._interface,
             "rpc.hold": Hold(self._messages),
             "rpc.cut": Cut(self._messages),
@@ -65,7 +65,7 @@ class NetworkVerbs:
             "probe.rpc": self.probe_rpc,
             "probe.exchange": probe_exchange,
             "probe.traffic": probe_traffic,
-            "probe.errand": ErrandProbe(errands, journal).answer,
+            "probe.errand": FaultWorkerProbe(workers, journal).answer,
         }
 
     def probe_rpc(self, arguments: Arguments) -> Arguments:

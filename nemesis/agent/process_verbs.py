@@ -13,7 +13,7 @@ from squall.nemesis.agent.core.manager import FaultVerb
 from squall.nemesis.agent.core.processes import Processes
 from squall.nemesis.agent.core.verbs import KILL_AT_CALL
 from squall.nemesis.agent.disk import failpoint
-from squall.nemesis.agent.disk.disk_faults import Revival
+from squall.nemesis.agent.disk.disk_faults import RestartPolicy
 from squall.nemesis.agent.disk.failpoint_strike import Deeds
 from squall.nemesis.agent.process import limits, throttle
 from squall.nemesis.agent.process.commands import CheckCommand, RunCommand, Shell
@@ -46,14 +46,14 @@ class ProcessVerbs:
         journal: Journal,
         processes: Processes,
         disk: DiskState,
-        revival: Revival,
+        restart_policy: RestartPolicy,
         *,
         host: str,
         lab: bool,
     ) -> None:
         deeds, shell = Deeds(state), Shell(state, host)
         self.faults: dict[str, FaultVerb] = {
-            KILL_AT_CALL: failpoint.KillAtCall(processes, disk, revival, deeds),
+            KILL_AT_CALL: failpoint.KillAtCall(processes, disk, restart_policy, deeds),
             throttle.VERB: Throttle(processes, journal, state, lab=lab),
             limits.VERB: Limit(processes, journal),
             "host.stress": Stress(state),

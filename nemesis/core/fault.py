@@ -1,7 +1,7 @@
 """The interface of a fault: aim, observe, inject, observe, heal, observe.
 
 A fault object is one occurrence. `aim` resolves the selector and keeps the result; `observe` returns what is seen of
-the fault now (evidence.py); `shows_hold` and `shows_end` compare two observations and return the reason why these do
+the fault now (evidence.py); `check_effect` and `shows_end` compare two observations and return the reason why these do
 not prove it, or None. The runner does the rest: times, retries, records.
 """
 
@@ -64,7 +64,7 @@ class ActsByItself(Protocol):
 
 
 @runtime_checkable
-class ShowsLate(Protocol):
+class DelayedEvidence(Protocol):
     """A fault whose evidence may arrive only after the window, because the active controller or its successor carries
     it out.
 
@@ -101,7 +101,7 @@ class Fault(Protocol):
         """Heal it on every host; harmless if it has ended."""
         ...
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         """Why these observations do not prove that it took hold; None if they do."""
         ...
 

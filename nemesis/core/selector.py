@@ -81,7 +81,7 @@ class SameAs:
 
 
 @dataclass(frozen=True)
-class But:
+class Except:
     """The first without the second."""
 
     these: Selector
@@ -104,7 +104,7 @@ class Named:
     hosts: tuple[str, ...]
 
 
-Selector = LeaderOf | FollowersOf | OutOfSync | ActiveController | SomeOf | Named | SameAs | But
+Selector = LeaderOf | FollowersOf | OutOfSync | ActiveController | SomeOf | Named | SameAs | Except
 OfTopicPartition = LeaderOf | FollowersOf | OutOfSync
 
 Earlier = Callable[[str], tuple[str, ...] | None]
@@ -129,7 +129,7 @@ def parse_selector(text: str) -> Selector:
     words = " ".join(text.split())
     if _BUT in words:
         these, _, those = words.rpartition(_BUT)
-        return But(parse_selector(these), parse_selector(those))
+        return Except(parse_selector(these), parse_selector(those))
     lowered = words.lower()
     if lowered in ("active controller", "the active controller"):
         return ActiveController()
@@ -167,7 +167,7 @@ def parts_of(text: str) -> tuple[Selector, ...]:
     except ValueError:
         return ()
     parts: list[Selector] = []
-    while isinstance(selector, But):
+    while isinstance(selector, Except):
         parts.append(selector.those)
         selector = selector.these
     return (selector, *reversed(parts))
@@ -238,7 +238,7 @@ async def resolve(
     selector: Selector, cluster: ClusterView, rng: random.Random, earlier: Earlier = nobody_yet
 ) -> Target:
     """Ask the cluster which hosts these are now. Raises NoTarget."""
-    if isinstance(selector, But):
+    if isinstance(selector, Except):
         return await _without(selector, cluster, rng, earlier)
     if isinstance(selector, SameAs):
         return _same_as(selector, earlier)
@@ -254,7 +254,7 @@ async def resolve(
     return await _of_topic_partition(selector, cluster, rng)
 
 
-async def _without(selector: But, cluster: ClusterView, rng: random.Random, earlier: Earlier) -> Target:
+async def _without(selector: Except, cluster: ClusterView, rng: random.Random, earlier: Earlier) -> Target:
     """Resolve the exclusion first: it must not depend on a choice among the rest."""
     those = await resolve(selector.those, cluster, rng, earlier)
     these = await resolve(selector.these, cluster, rng, earlier)

@@ -15,7 +15,7 @@ from squall.nemesis.core.durations import write_seconds
 from squall.nemesis.core.evidence import Facts, clock_facts
 from squall.nemesis.core.fault import FaultContext
 from squall.nemesis.faults.kind import Kind
-from squall.nemesis.options import Clock, ClockFreeze, ClockMonotonic, ClockStrobe
+from squall.nemesis.options import ClockFreeze, ClockMonotonic, ClockSkew, ClockStrobe
 from squall.nemesis.options.clock import seconds_of
 
 LEAST_TOLERANCE_SECONDS = 0.05
@@ -34,7 +34,7 @@ class _WrongClock(AimedFault):
     verb = "clock.set"
     watch_s = 0.0
 
-    def __init__(self, options: Clock | ClockStrobe | ClockFreeze | ClockMonotonic, context: FaultContext) -> None:
+    def __init__(self, options: ClockSkew | ClockStrobe | ClockFreeze | ClockMonotonic, context: FaultContext) -> None:
         super().__init__(options, context)
         self._injected_at_ns = 0
 
@@ -65,7 +65,7 @@ class _WrongClock(AimedFault):
         left = after["offset_s"] - before["offset_s"]
         return f"the clock is still off by {left:+.3f} s" if abs(left) > LEAST_TOLERANCE_SECONDS else None
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for host in self._targets:
             was, seen = before["clocks"][host], during["clocks"][host]
             reason = self.why_not_here(was, seen, during["elapsed_s"])
@@ -86,7 +86,7 @@ class _WrongClock(AimedFault):
 class SkewClock(_WrongClock):
     """A wall clock that jumped, and may run fast or slow."""
 
-    def __init__(self, options: Clock, context: FaultContext) -> None:
+    def __init__(self, options: ClockSkew, context: FaultContext) -> None:
         super().__init__(options, context)
         self._options = options
         self.watch_s = 0.001 if options.time is not None else 0.0
@@ -234,7 +234,7 @@ def why_monotonic_is_off(before: Facts, during: Facts) -> str | None:
 
 CLOCKS = (
     Kind(
-        Clock,
+        ClockSkew,
         SkewClock,
         ("clock.set",),
         on_hosts="lab: the clock page that the process reads; real hosts: clock_settime, the time service stopped",

@@ -35,7 +35,7 @@ A fault with options may also be nested: `fault: {isolate: {from: everyone}}`.
 from __future__ import annotations
 
 from squall.nemesis.options.base import FaultOptions, Timed
-from squall.nemesis.options.clock import Clock, ClockFreeze, ClockMonotonic, ClockStrobe
+from squall.nemesis.options.clock import ClockFreeze, ClockMonotonic, ClockSkew, ClockStrobe
 from squall.nemesis.options.damage import (
     BitFlip,
     CopyChunk,
@@ -104,9 +104,9 @@ __all__ = [
     "Bounce",
     "Bridge",
     "Burst",
-    "Clock",
     "ClockFreeze",
     "ClockMonotonic",
+    "ClockSkew",
     "ClockStrobe",
     "Command",
     "ConnectionStorm",

@@ -42,7 +42,7 @@ def _often_enough(seconds: float) -> float:
     return seconds
 
 
-class Clock(FaultOptions):
+class ClockSkew(FaultOptions):
     """Sets the wall clock forward by `offset`, or to `time`, and runs it at `rate`; monotonic time is unchanged."""
 
     fault: Literal["clock"]
@@ -52,7 +52,7 @@ class Clock(FaultOptions):
     rate: float = Field(default=1.0, gt=0, le=100)
 
     @model_validator(mode="after")
-    def _changes_something(self) -> Clock:
+    def _changes_something(self) -> ClockSkew:
         if self.time is not None and "offset" in self.model_fields_set:
             raise ValueError("`offset` and `time` both set the clock; give only one")
         if self.time is None and self.offset == 0 and self.rate == 1.0:

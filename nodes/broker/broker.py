@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.hosting.config import BrokerConfig
-from squall.nodes.broker.hosting.hosted import Deadlines, Progress
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, TurnChanges
 from squall.nodes.broker.hosting.read_replicas import RackAwareReplicaSelector
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
@@ -63,7 +63,7 @@ class Broker:
         self.image = MetadataImage()
         self.notices: list[str] = []
         self.traffic = Traffic()
-        self._progress = Progress()
+        self._progress = TurnChanges()
         self._deadlines = Deadlines()
         self.replicas = Replicas(
             config, self.image, self._progress, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants

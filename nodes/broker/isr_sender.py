@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.hosting.config import NEVER, BrokerConfig
-from squall.nodes.broker.hosting.hosted import Hosted, Progress
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition, TurnChanges
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
@@ -25,14 +25,14 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.replication.ports import IsrProposal, ProposalAnswer
 
 RETRY_PAUSE = 50_000
-_Sent = dict[tuple[bytes, int], tuple[Hosted, IsrProposal]]
+_Sent = dict[tuple[bytes, int], tuple[HostedPartition, IsrProposal]]
 
 
 class IsrSender:
     """Sends the ISR changes of this broker's leaders. The broker drains `requests`."""
 
     def __init__(
-        self, config: BrokerConfig, replicas: Replicas, progress: Progress, *, broker_epoch: Callable[[], int]
+        self, config: BrokerConfig, replicas: Replicas, progress: TurnChanges, *, broker_epoch: Callable[[], int]
     ) -> None:
         self.requests: list[OutboundRequest] = []
         self.sent_count = 0

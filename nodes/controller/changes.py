@@ -38,7 +38,7 @@ def kind_of(old: PartitionRegistration, decision: Decision) -> ElectionKind:
         return ElectionKind.NONE
     if decision.unclean:
         return ElectionKind.UNCLEAN
-    return ElectionKind.ELIGIBLE if decision.leader in old.seldom.elr else ElectionKind.CLEAN
+    return ElectionKind.ELIGIBLE if decision.leader in old.rare.elr else ElectionKind.CLEAN
 
 
 def change_or_completion(
@@ -46,7 +46,7 @@ def change_or_completion(
 ) -> PartitionChangeRecord | None:
     """The record of a decision, which may complete a reassignment; None if nothing changes."""
     old = topic.partitions[number]
-    if old.seldom.adding or old.seldom.removing:
+    if old.rare.adding or old.rare.removing:
         completed = completion(old, decision, active, rules)
         if completed is not None:
             return move(topic, number, *completed)
@@ -220,7 +220,7 @@ class _Alike:
         self._changes = changes
         self._active = dict.fromkeys(active, True).__contains__
         self._lost = lost
-        self._known: dict[Rules, dict[tuple[object, ...], _Fate]] = {}
+        self._known: dict[Rules, dict[tuple[object, ...], _CachedDecision]] = {}
 
     def begin(self, topic: Topic, rules: Rules) -> None:
         """Set the topic of the following calls."""
@@ -229,7 +229,7 @@ class _Alike:
 
     def form(self, number: int, old: PartitionRegistration, *, without: int = NO_LEADER) -> ChangeForm | None:
         """The form of the change record; None if nothing changes."""
-        key = (old.replicas, old.isr, old.leader, old.seldom)
+        key = (old.replicas, old.isr, old.leader, old.rare)
         fate = self._of_rules.get(key)
         if fate is None:
             isr = tuple(member for member in old.isr if member != without)
@@ -238,16 +238,16 @@ class _Alike:
             self._changes.count(fate.kind)
         return fate.form
 
-    def _decide(self, number: int, old: PartitionRegistration, isr: Replicas) -> _Fate:
+    def _decide(self, number: int, old: PartitionRegistration, isr: Replicas) -> _CachedDecision:
         decision = decide(old, isr, self._active, self._rules, lost=self._lost)
         record = change_or_completion(self._topic, number, decision, self._active, self._rules)
         kind = kind_of(old, decision)
         counted = kind in (ElectionKind.ELIGIBLE, ElectionKind.UNCLEAN)
-        return _Fate(kind, counted, None if record is None else change_form(record))
+        return _CachedDecision(kind, counted, None if record is None else change_form(record))
 
 
 @dataclass(frozen=True, slots=True)
-class _Fate:
+class _CachedDecision:
     """The decision for all topic-partitions with equal state."""
 
     kind: ElectionKind

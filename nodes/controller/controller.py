@@ -20,7 +20,8 @@ resumes it.
 Losing the leadership drops `image`, which is the whole rollback. Two images, rather than an undo log: the rollback
 cannot be wrong. The written records may survive, since other voters may have them. So a request whose records were
 written, all of them or a part, gets a response for an unknown outcome; NOT_CONTROLLER, which brokers retry, is for
-requests that have changed nothing (`refusals`). Mutant `parked-writes-repeated` answers all of them NOT_CONTROLLER.
+requests that have changed nothing (`error_responses`). Mutant `parked-writes-repeated` answers all of them
+NOT_CONTROLLER.
 
 The event loop never blocks for long. A change of more topic-partitions than one batch holds, such as a broker's
 removal, is decided and written one batch in a turn. Requests that arrive meanwhile are held back, so all of it is
@@ -45,13 +46,13 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.configs import ConfigControl
+from squall.nodes.controller.error_responses import not_controller, outcome_unknown
 from squall.nodes.controller.features import FeatureControl
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.leader_elections import LeaderElectionControl
 from squall.nodes.controller.liveness import NEVER
 from squall.nodes.controller.outcome import Outcome, Record
 from squall.nodes.controller.reassignment import ReassignmentControl
-from squall.nodes.controller.refusals import not_controller, outcome_unknown
 from squall.nodes.controller.topics import TopicControl
 from squall.nodes.metadata.admin_writes import WRITES, asked_of
 from squall.nodes.metadata.features import METADATA_VERSION

@@ -96,7 +96,7 @@ def without(registration: PartitionRegistration, leaving: Replicas) -> Partition
     return replace(
         registration,
         replicas=tuple(one for one in registration.replicas if one not in leaving),
-        seldom=registration.seldom._replace(
+        rare=registration.rare._replace(
             last_known_elr=tuple(one for one in registration.last_known_elr if one not in leaving),
             adding=(),
             removing=(),

@@ -102,7 +102,7 @@ class ReassignmentControl:
         adding = tuple(one for one in target + removing if one not in beginning)
         if (target + removing, adding, removing) == (old.replicas, old.adding, old.removing):
             return None
-        begun = replace(old, replicas=target + removing, seldom=old.seldom._replace(adding=adding, removing=removing))
+        begun = replace(old, replicas=target + removing, rare=old.rare._replace(adding=adding, removing=removing))
         decision = Decision(old.leader, old.isr, old.elr, old.last_known_elr)
         completed = self.completion(image, topic, begun, decision)
         if completed is not None:

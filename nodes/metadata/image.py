@@ -45,7 +45,7 @@ from squall.nodes.metadata.records import (
     UnregisterBrokerRecord,
     decode_record,
 )
-from squall.nodes.metadata.topic import PartitionRegistration, Seldom, Topic
+from squall.nodes.metadata.topic import PartitionRegistration, RareFields, Topic
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import format_id
 
@@ -416,9 +416,9 @@ class MetadataImage:
             delta.partitions.pop((topic.id, number), None)
 
     def _set_partition(self, record: PartitionRecord, offset: int, delta: MetadataDelta | None) -> None:
-        replicas, isr, seldom = self._tables.lists(record)
+        replicas, isr, rare = self._tables.lists(record)
         registration = PartitionRegistration(
-            replicas, isr, record.leader, record.leader_epoch, record.partition_epoch, seldom
+            replicas, isr, record.leader, record.leader_epoch, record.partition_epoch, rare
         )
         topic = self._own_topic(record.topic_id, offset)
         number = self._tables.number(record.partition_id)
@@ -438,20 +438,20 @@ class MetadataImage:
                 record.leader if named else old.leader,
                 old.leader_epoch + 1 if named else old.leader_epoch,
                 old.partition_epoch + 1,
-                self._changed_seldom(old.seldom, record),
+                self._changed_rare(old.rare, record),
             ),
         )
         if delta is not None:
             delta.partitions[(topic.id, self._tables.number(record.partition_id))] = None
 
-    def _changed_seldom(self, old: Seldom, record: PartitionChangeRecord) -> Seldom:
+    def _changed_rare(self, old: RareFields, record: PartitionChangeRecord) -> RareFields:
         removing, adding = record.removing_replicas, record.adding_replicas
         elr, known, directories = record.eligible_leader_replicas, record.last_known_elr, record.directories
         recovery_state = record.leader_recovery_state
         if removing is adding is elr is known is directories is None and recovery_state < 0:
             return old
-        return self._tables.seldom(
-            Seldom(
+        return self._tables.rare(
+            RareFields(
                 old.removing if removing is None else tuple(removing),
                 old.adding if adding is None else tuple(adding),
                 old.recovery_state if recovery_state < 0 else recovery_state,

@@ -28,7 +28,7 @@ from squall.nodes.metadata.records import (
     decode_record,
     encode_record,
 )
-from squall.nodes.metadata.topic import IsrChange, PartitionRegistration, Seldom
+from squall.nodes.metadata.topic import IsrChange, PartitionRegistration, RareFields
 from squall.nodes.protocol.compiler import uvarint
 
 LISTS_AT = 23
@@ -45,7 +45,7 @@ class Lists(NamedTuple):
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    seldom: Seldom
+    rare: RareFields
 
 
 class PartitionEncoder:
@@ -55,7 +55,7 @@ class PartitionEncoder:
         self._known: dict[Lists, tuple[bytes, bytes]] = {}
 
     def value(self, topic_id: bytes, number: int, registration: PartitionRegistration) -> bytes:
-        key = Lists(registration.replicas, registration.isr, registration.seldom)
+        key = Lists(registration.replicas, registration.isr, registration.rare)
         around = self._known.get(key)
         if around is None:
             around = self._known[key] = _around(topic_id, registration)
@@ -111,8 +111,8 @@ class PartitionTables:
 
     def __init__(self) -> None:
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
-        self._seldom: dict[Seldom, Seldom] = {}
-        self._changed: dict[tuple[object, ...], Seldom] = {}
+        self._seldom: dict[RareFields, RareFields] = {}
+        self._changed: dict[tuple[object, ...], RareFields] = {}
         self._numbers: dict[int, int] = {}
         self._lists: dict[bytes, tuple[Lists, int]] = {}
         """By the bytes around the three numbers: the decoded lists, and where the four lists end."""
@@ -122,21 +122,23 @@ class PartitionTables:
         key = tuple(numbers)
         return self._tuples.setdefault(key, key)
 
-    def seldom(self, seldom: Seldom) -> Seldom:
-        return self._seldom.setdefault(seldom, seldom)
+    def rare(self, rare: RareFields) -> RareFields:
+        return self._seldom.setdefault(rare, rare)
 
-    def changed(self, seldom: Seldom, elr: tuple[int, ...] | None, last_known_elr: tuple[int, ...] | None) -> Seldom:
+    def changed(
+        self, rare: RareFields, elr: tuple[int, ...] | None, last_known_elr: tuple[int, ...] | None
+    ) -> RareFields:
         """The same with another ELR, other last known members, or both; None keeps the old ones."""
-        key = (seldom, elr, last_known_elr)
+        key = (rare, elr, last_known_elr)
         after = self._changed.get(key)
         if after is None:
             if len(self._changed) >= KNOWN_AT_MOST:
                 self._changed.clear()
-            after = seldom._replace(
-                elr=seldom.elr if elr is None else elr,
-                last_known_elr=seldom.last_known_elr if last_known_elr is None else last_known_elr,
+            after = rare._replace(
+                elr=rare.elr if elr is None else elr,
+                last_known_elr=rare.last_known_elr if last_known_elr is None else last_known_elr,
             )
-            self._changed[key] = after = self.seldom(after)
+            self._changed[key] = after = self.rare(after)
         return after
 
     def number(self, number: int) -> int:
@@ -144,7 +146,7 @@ class PartitionTables:
         return self._numbers.setdefault(number, number)
 
     def lists(self, record: PartitionRecord) -> Lists:
-        seldom = Seldom(
+        rare = RareFields(
             tuple(record.removing_replicas),
             tuple(record.adding_replicas),
             record.leader_recovery_state,
@@ -152,7 +154,7 @@ class PartitionTables:
             tuple(record.eligible_leader_replicas or ()),
             tuple(record.last_known_elr or ()),
         )
-        return Lists(self.interned(record.replicas), self.interned(record.isr), self.seldom(seldom))
+        return Lists(self.interned(record.replicas), self.interned(record.isr), self.rare(rare))
 
     def partitions(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, PartitionRegistration]]]:
         """Decode PartitionRecord values of one topic from `at` on: topic id, and (partition, registration) pairs.
@@ -179,8 +181,8 @@ class PartitionTables:
                     lists_to = self._learnt(value, end)
                 read = _place_and_numbers(end).unpack_from
             number, leader, leader_epoch, partition_epoch = read(value)
-            replicas, isr, seldom = lists_to[0]
-            registration = PartitionRegistration(replicas, isr, leader, leader_epoch, partition_epoch, seldom)
+            replicas, isr, rare = lists_to[0]
+            registration = PartitionRegistration(replicas, isr, leader, leader_epoch, partition_epoch, rare)
             found.append((numbers.setdefault(number, number), registration))
         return topic_id, found
 

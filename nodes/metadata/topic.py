@@ -1,9 +1,9 @@
 """A topic and its partitions in an image, compact enough for millions.
 
 A registration is a plain object with slots, 80 bytes; its tuples are interned by the image, so a million
-topic-partitions share a few hundred, and so is the part that hardly ever differs (`Seldom`). It is replaced and never
-changed in place: a reference to one keeps the old state. (It is not declared frozen because frozen dataclasses take
-five times as long to make, and a leaving broker makes hundreds of thousands.)
+topic-partitions share a few hundred, and so is the part that hardly ever differs (`RareFields`). It is replaced and
+never changed in place: a reference to one keeps the old state. (It is not declared frozen because frozen dataclasses
+take five times as long to make, and a leaving broker makes hundreds of thousands.)
 
 A topic also indexes its partitions by broker, so that a broker's joining or leaving costs in proportion to its own
 partitions, not the cluster's: `of_broker` returns the partitions with a replica there, `leaderless` those without a
@@ -25,7 +25,7 @@ from squall.nodes.metadata.records import NO_LEADER, NO_LEADER_CHANGE
 from squall.nodes.protocol.topic_partition import format_id
 
 
-class Seldom(NamedTuple):
+class RareFields(NamedTuple):
     """Fields that are equal for almost every topic-partition of a cluster, so that all of them share one object."""
 
     removing: tuple[int, ...] = ()
@@ -38,9 +38,9 @@ class Seldom(NamedTuple):
     """While the ISR is empty: first the last leader, then those that lost their eligibility by an unclean restart."""
 
 
-USUAL = Seldom()
+USUAL = RareFields()
 Members = tuple[int, ...] | None
-ChangedSeldom = Callable[[Seldom, Members, Members], Seldom]
+ChangedRareFields = Callable[[RareFields, Members, Members], RareFields]
 """The same with another ELR, other last known members, or both."""
 
 
@@ -53,31 +53,31 @@ class PartitionRegistration:
     leader: int
     leader_epoch: int
     partition_epoch: int
-    seldom: Seldom = USUAL
+    rare: RareFields = USUAL
 
     @property
     def removing(self) -> tuple[int, ...]:
-        return self.seldom.removing
+        return self.rare.removing
 
     @property
     def adding(self) -> tuple[int, ...]:
-        return self.seldom.adding
+        return self.rare.adding
 
     @property
     def recovery_state(self) -> int:
-        return self.seldom.recovery_state
+        return self.rare.recovery_state
 
     @property
     def directories(self) -> tuple[bytes, ...]:
-        return self.seldom.directories
+        return self.rare.directories
 
     @property
     def elr(self) -> tuple[int, ...]:
-        return self.seldom.elr
+        return self.rare.elr
 
     @property
     def last_known_elr(self) -> tuple[int, ...]:
-        return self.seldom.last_known_elr
+        return self.rare.last_known_elr
 
 
 class IsrChange(NamedTuple):
@@ -119,8 +119,8 @@ class Topic:
             elif leaderless:
                 leaderless.pop(number, None)
 
-    def change_all(self, changes: Iterable[tuple[int, IsrChange]], changed: ChangedSeldom) -> None:
-        """Apply each of these changes (rule 23); `changed` returns a `Seldom` with another ELR.
+    def change_all(self, changes: Iterable[tuple[int, IsrChange]], changed: ChangedRareFields) -> None:
+        """Apply each of these changes (rule 23); `changed` returns a `RareFields` with another ELR.
 
         Raises KeyError with the first unknown partition.
         """
@@ -128,9 +128,9 @@ class Topic:
         self._digest = None
         for number, (isr, leader, elr, last_known_elr) in changes:
             old = partitions[number]
-            seldom = old.seldom
+            rare = old.rare
             if elr is not None or last_known_elr is not None:
-                seldom = changed(seldom, elr, last_known_elr)
+                rare = changed(rare, elr, last_known_elr)
             if isr is None:
                 isr = old.isr
             if leader == NO_LEADER_CHANGE:
@@ -138,7 +138,7 @@ class Topic:
             else:
                 leader_epoch = old.leader_epoch + 1
             partitions[number] = PartitionRegistration(
-                old.replicas, isr, leader, leader_epoch, old.partition_epoch + 1, seldom
+                old.replicas, isr, leader, leader_epoch, old.partition_epoch + 1, rare
             )
             if leader == NO_LEADER:
                 leaderless[number] = None

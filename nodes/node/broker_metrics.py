@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.nodes.broker.broker import Broker
-from squall.nodes.broker.hosting.hosted import Hosted
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.broker.hosting.traffic import TopicTraffic
 from squall.nodes.broker.lifecycle import BrokerState
 from squall.nodes.node import metric_names as names
@@ -117,7 +117,7 @@ def _replicas(broker: Broker) -> Collected:
     yield Sample(names.OFFLINE_REPLICAS, offline)
 
 
-def _assignment(broker: Broker, hosted: Hosted) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+def _assignment(broker: Broker, hosted: HostedPartition) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
     """Replicas, those that a reassignment adds (not yet expected in sync), and whether one is under way."""
     topic = broker.image.topics.get(hosted.topic_id)
     found = None if topic is None else topic.partitions.get(hosted.partition)

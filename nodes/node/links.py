@@ -14,7 +14,7 @@ connections without responses:
 
 Requests to the active controller follow the quorum's leader. A request is retried at the current leader until its
 deadline if it was answered NOT_CONTROLLER in all its parts, since a controller answers that only if nothing was changed
-(`controller.refusals`), or if it was never sent. A request that was sent and whose connection was lost before a
+(`controller.error_responses`), or if it was never sent. A request that was sent and whose connection was lost before a
 response may have been carried out, and is never retried here: it ends with None. Peers use our fixed versions, so no
 ApiVersions precedes the first request.
 """

@@ -42,7 +42,7 @@ from squall.nodes.node.memory_budget import MemoryBudget
 from squall.nodes.node.notice_limit import NoticeLimit
 from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config, snapshot_config
-from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
+from squall.nodes.node.timings import ApiTimes, PlaneTimes, TurnClock
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
@@ -110,7 +110,7 @@ class Node:
         self.controller_times = ApiTimes()
         """Times of the requests that the controller decided, of any API; the quorum's are not among them."""
         self.quorum_watch = QuorumWatch(self.raft)
-        self._clock = Clock(stopwatch)
+        self._clock = TurnClock(stopwatch)
         self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.snapshot_generator = self._make_snapshot_generator(now)

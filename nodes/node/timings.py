@@ -104,7 +104,7 @@ class PlaneTimes:
         api.add(began - received, handled - began, at - handled, at - received)
 
 
-class Clock:
+class TurnClock:
     """The host's stopwatch, or the time of the turn where there is none."""
 
     def __init__(self, stopwatch: Stopwatch | None) -> None:

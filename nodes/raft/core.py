@@ -94,7 +94,7 @@ class Core:
 
     # -- epochs and leaders -----------------------------------------------------------------------------------
 
-    def heed(self, now: int, hint: messages.Hint) -> None:
+    def observe_response(self, now: int, hint: messages.Hint) -> None:
         """Update epoch, leader and endpoint from a response. Raises Implausible."""
         check_answered_epoch(self.quorum.epoch, hint.epoch)
         check_endpoint(hint.endpoint)
@@ -102,7 +102,7 @@ class Core:
         is_news = hint.epoch >= self.quorum.epoch and self._told_by_leader != (hint.epoch, hint.leader_id)
         if hint.endpoint is not None and is_news:
             self.leader_address, self._address_epoch = hint.endpoint, hint.epoch
-        self.learn(now, hint.epoch, hint.leader_id)
+        self.observe_epoch(now, hint.epoch, hint.leader_id)
 
     def hear_leader(self, now: int, news: messages.LeaderNews) -> None:
         """Update epoch and leader from a leader's own message, whose address takes precedence. Raises Implausible."""
@@ -114,12 +114,12 @@ class Core:
         if news.endpoint is not None and self.config.dynamic_voters:
             self.leader_address, self._address_epoch = news.endpoint, news.epoch
             self._told_by_leader = (news.epoch, news.leader_id)
-        self.learn(now, news.epoch, news.leader_id)
+        self.observe_epoch(now, news.epoch, news.leader_id)
 
     def hear_candidate(self, now: int, epoch: int) -> None:
         """Update the epoch from a candidate's request. Raises Implausible."""
         self._allowance.check(now, self.quorum.epoch, epoch)
-        self.learn(now, epoch, None)
+        self.observe_epoch(now, epoch, None)
 
     def _check_leader(self, epoch: int, leader_id: int | None) -> None:
         """Refuse a leader that cannot be one. Raises Implausible; nothing has changed."""
@@ -152,7 +152,7 @@ class Core:
                 f"({self.implausible_count} implausible messages of peers since the start)"
             )
 
-    def learn(self, now: int, epoch: int, leader_id: int | None) -> None:
+    def observe_epoch(self, now: int, epoch: int, leader_id: int | None) -> None:
         """Update epoch and leader from a checked message if they are newer. Older epochs are ignored."""
         quorum = self.quorum
         if epoch < quorum.epoch:
@@ -260,7 +260,7 @@ class Core:
                 self.refuse_fetch(fetch.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def refuse_fetch(self, request: ServerRequest, error: int) -> None:
-        request.respond(messages.fetch_answer(self.config, error, self.hint()))
+        request.respond(messages.fetch_response(self.config, error, self.hint()))
 
     # -- progress ---------------------------------------------------------------------------------------------
 

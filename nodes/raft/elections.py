@@ -31,19 +31,19 @@ class Elections:
     # -- giving votes -----------------------------------------------------------------------------------------
 
     def handle_vote(self, now: int, request: ServerRequest) -> None:
-        question = messages.read_vote(request.body)
-        if self._wrong_cluster(question.cluster_id):
+        vote_request = messages.read_vote(request.body)
+        if self._wrong_cluster(vote_request.cluster_id):
             request.respond(messages.vote_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        error = self._vote_error(question) or self._heard(
-            now, f"Vote of {question.candidate.id}", lambda: self._core.hear_candidate(now, question.epoch)
+        error = self._vote_error(vote_request) or self._heard(
+            now, f"Vote of {vote_request.candidate.id}", lambda: self._core.hear_candidate(now, vote_request.epoch)
         )
         granted = False
         if error == ErrorCode.NONE:
-            granted = self._would_grant(now, question) if question.pre_vote else self._grants(question)
-            if granted and not question.pre_vote and self._quorum.role.voted is None:
-                self._quorum.grant_vote(now, question.candidate)
-        request.respond(messages.vote_answer(self._config, error, self._core.hint(), granted))
+            granted = self._would_grant(now, vote_request) if vote_request.pre_vote else self._grants(vote_request)
+            if granted and not vote_request.pre_vote and self._quorum.role.voted is None:
+                self._quorum.grant_vote(now, vote_request.candidate)
+        request.respond(messages.vote_response(self._config, error, self._core.hint(), granted))
 
     def _heard(self, now: int, what: str, hear: Callable[[], None]) -> int:
         """Apply a request's epoch and leader; return an error if it is implausible."""
@@ -54,30 +54,30 @@ class Elections:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def _vote_error(self, question: messages.VoteQuestion) -> int:
+    def _vote_error(self, vote_request: messages.VoteRequest) -> int:
         # A candidate has no record of the epoch it stands for; in a pre-vote it is still in the epoch of its last
         # record.
-        newest = question.epoch if question.pre_vote else question.epoch - 1
-        if not question.valid_partition or not 0 <= question.last_epoch <= newest:
+        newest = vote_request.epoch if vote_request.pre_vote else vote_request.epoch - 1
+        if not vote_request.valid_partition or not 0 <= vote_request.last_epoch <= newest:
             return ErrorCode.INVALID_REQUEST
-        if question.end_offset < 0 or question.candidate.id in (-1, self._config.node_id):
+        if vote_request.end_offset < 0 or vote_request.candidate.id in (-1, self._config.node_id):
             return ErrorCode.INVALID_REQUEST
         if not self._config.votes:
             return ErrorCode.INCONSISTENT_VOTER_SET
-        if not self._is_meant(question.voter):
+        if not self._is_meant(vote_request.voter):
             return ErrorCode.INVALID_VOTER_KEY
-        return ErrorCode.FENCED_LEADER_EPOCH if question.epoch < self._quorum.epoch else ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if vote_request.epoch < self._quorum.epoch else ErrorCode.NONE
 
-    def _grants(self, question: messages.VoteQuestion) -> bool:
+    def _grants(self, vote_request: messages.VoteRequest) -> bool:
         """Grant only while no leader is known, to one candidate, whose log has at least what this one has (QC-07)."""
         role = self._quorum.role
         if not isinstance(role, Unattached | Prospective):
             return False
         if role.voted is not None:
-            return role.voted.is_same_as(question.candidate)
-        return role.leader_id is None and self._covers(question)
+            return role.voted.is_same_as(vote_request.candidate)
+        return role.leader_id is None and self._covers(vote_request)
 
-    def _would_grant(self, now: int, question: messages.VoteQuestion) -> bool:
+    def _would_grant(self, now: int, vote_request: messages.VoteRequest) -> bool:
         """Pre-vote: grant unless this replica knows a live leader.
 
         A vote cast in this epoch does not matter, since the candidate would stand for the next (rule 41). Changes
@@ -85,13 +85,13 @@ class Elections:
         """
         role = self._quorum.role
         hears_leader = isinstance(role, Follower) and role.heard and now < role.give_up_at
-        return not isinstance(role, Leader) and not hears_leader and self._covers(question)
+        return not isinstance(role, Leader) and not hears_leader and self._covers(vote_request)
 
-    def _covers(self, question: messages.VoteQuestion) -> bool:
+    def _covers(self, vote_request: messages.VoteRequest) -> bool:
         """Whether the candidate's log has at least what this one has."""
         if self._core.mutants.has("vote-ignores-log"):
             return True
-        return self._core.log.is_covered_by(question.last_epoch, question.end_offset)
+        return self._core.log.is_covered_by(vote_request.last_epoch, vote_request.end_offset)
 
     def _is_meant(self, voter: ReplicaKey | None) -> bool:
         return voter is None or voter.is_same_as(self._quorum.local)
@@ -115,12 +115,12 @@ class Elections:
 
     def _pre_vote_answered(self, role: Prospective, voter: int, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
-            answer = messages.read_vote_answer(response)
-            self._core.heed(now, answer.hint)
+            decoded = messages.read_vote_response(response)
+            self._core.observe_response(now, decoded.hint)
             if self._quorum.role is not role:
                 return
-            if answer.error == ErrorCode.NONE:
-                role.votes[voter] = answer.granted
+            if decoded.error == ErrorCode.NONE:
+                role.votes[voter] = decoded.granted
             if role.granted() >= self._quorum.majority:
                 self._quorum.become_candidate(now)
             elif self._is_lost(role):
@@ -161,14 +161,14 @@ class Elections:
 
     def _vote_answered(self, role: Candidate, voter: int, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
-            answer = messages.read_vote_answer(response)
-            self._core.heed(now, answer.hint)
+            decoded = messages.read_vote_response(response)
+            self._core.observe_response(now, decoded.hint)
             if self._quorum.role is not role:
                 return
-            if answer.error != ErrorCode.NONE:
+            if decoded.error != ErrorCode.NONE:
                 self._core.retry_later(now, peer)
                 return
-            role.votes[voter] = answer.granted
+            role.votes[voter] = decoded.granted
             if role.granted() >= self._quorum.majority:
                 self._lead(now, role)
             elif self._is_lost(role) and not role.backing_off:
@@ -211,11 +211,11 @@ class Elections:
 
     def _begin_answered(self, role: Leader, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
-            answer = messages.read_begin_answer(response)
-            self._core.heed(now, answer.hint)
+            decoded = messages.read_begin_response(response)
+            self._core.observe_response(now, decoded.hint)
             if self._quorum.role is not role:
                 return
-            if answer.error == ErrorCode.NONE:
+            if decoded.error == ErrorCode.NONE:
                 peer.answered(now, self._config.fetch_timeout // 2)
             else:
                 self._core.retry_later(now, peer)
@@ -232,7 +232,7 @@ class Elections:
         )
         if error == ErrorCode.NONE and isinstance(self._quorum.role, Prospective):
             self._quorum.become_follower(now, news.epoch, news.leader_id)  # the lost leader is alive
-        request.respond(messages.begin_answer(self._config, error, self._core.hint()))
+        request.respond(messages.begin_response(self._config, error, self._core.hint()))
 
     def _news_error(self, news: messages.LeaderNews) -> int:
         if not news.valid_partition or news.leader_id < 0:
@@ -251,9 +251,9 @@ class Elections:
             else:
                 self._quorum.become_unattached(now, role.epoch + 1)  # removed: find the leader of the other voters
             return
-        self.say_goodbye(now, role)
+        self.send_end_quorum_epoch(now, role)
 
-    def say_goodbye(self, now: int, role: Resigned) -> None:
+    def send_end_quorum_epoch(self, now: int, role: Resigned) -> None:
         for voter, peer in role.peers.items():
             if peer.deadline <= now:
                 successors = [ReplicaKey(one, self._core.directory_of(one)) for one in role.successors]
@@ -262,9 +262,9 @@ class Elections:
 
     def _end_answered(self, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
-            answer = messages.read_end_answer(response)
-            self._core.heed(now, answer.hint)
-            if answer.error == ErrorCode.NONE:
+            decoded = messages.read_end_response(response)
+            self._core.observe_response(now, decoded.hint)
+            if decoded.error == ErrorCode.NONE:
                 peer.answered(now, self._config.election_timeout * 4)
             else:
                 self._core.retry_later(now, peer)
@@ -284,7 +284,7 @@ class Elections:
             if isinstance(role, Follower) and role.leader_id == news.leader_id and self._quorum.votes:
                 role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))
                 role.heard, role.abandoned = False, True
-        request.respond(messages.end_answer(self._config, error, self._core.hint()))
+        request.respond(messages.end_response(self._config, error, self._core.hint()))
 
     def _succession_delay(self, successors: tuple[int, ...]) -> int:
         """The best successor stands at once, the others exponentially later, unlisted voters last (rule 38)."""

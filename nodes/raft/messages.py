@@ -40,7 +40,7 @@ NO_NEWS = Hint(-1, None)
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumAnswer:
+class QuorumResponse:
     """A response to Vote, BeginQuorumEpoch or EndQuorumEpoch. `granted` is Vote's."""
 
     error: int
@@ -70,13 +70,13 @@ def _endpoints(schema: Any, config: RaftConfig, hint: Hint) -> list[Any]:
     return [] if voter is None else [schema.NodeEndpoint(node_id=voter.id, host=voter.host, port=voter.port)]
 
 
-def _read_answer(response: Any) -> QuorumAnswer:
+def _read_response(response: Any) -> QuorumResponse:
     data = _only_partition(response.topics)
     if response.error_code != ErrorCode.NONE or data is None:
-        return QuorumAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+        return QuorumResponse(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     granted = getattr(data, "vote_granted", False)
     leader_id = _leader(data.leader_id)
-    return QuorumAnswer(data.error_code, Hint(data.leader_epoch, leader_id, _endpoint(response, leader_id)), granted)
+    return QuorumResponse(data.error_code, Hint(data.leader_epoch, leader_id, _endpoint(response, leader_id)), granted)
 
 
 def _endpoint(response: Any, leader_id: int | None) -> Voter | None:
@@ -92,7 +92,7 @@ NOBODY = ReplicaKey(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class VoteQuestion:
+class VoteRequest:
     """A candidate requests a vote; `voter` is the intended receiver, None if not given."""
 
     cluster_id: str | None
@@ -130,12 +130,12 @@ def vote(
     return vote_schema.VoteRequest(cluster_id=config.cluster_id, voter_id=voter_id, topics=[topic])
 
 
-def read_vote(body: Message) -> VoteQuestion:
+def read_vote(body: Message) -> VoteRequest:
     request = cast(vote_schema.VoteRequest, body)
     data = _only_partition(request.topics)
     if data is None:
-        return VoteQuestion(request.cluster_id, False)
-    return VoteQuestion(
+        return VoteRequest(request.cluster_id, False)
+    return VoteRequest(
         cluster_id=request.cluster_id,
         valid_partition=True,
         epoch=data.replica_epoch,
@@ -151,7 +151,7 @@ def vote_refusal(error: int) -> vote_schema.VoteResponse:
     return vote_schema.VoteResponse(error_code=error)
 
 
-def vote_answer(config: RaftConfig, error: int, hint: Hint, granted: bool) -> vote_schema.VoteResponse:
+def vote_response(config: RaftConfig, error: int, hint: Hint, granted: bool) -> vote_schema.VoteResponse:
     data = vote_schema.PartitionDataResponse(
         partition_index=PARTITION,
         error_code=error,
@@ -163,8 +163,8 @@ def vote_answer(config: RaftConfig, error: int, hint: Hint, granted: bool) -> vo
     return vote_schema.VoteResponse(topics=[topic], node_endpoints=_endpoints(vote_schema, config, hint))
 
 
-def read_vote_answer(response: Message) -> QuorumAnswer:
-    return _read_answer(response)
+def read_vote_response(response: Message) -> QuorumResponse:
+    return _read_response(response)
 
 
 # -- BeginQuorumEpoch and EndQuorumEpoch -----------------------------------------------------------------------
@@ -227,7 +227,7 @@ def begin_refusal(error: int) -> begin_schema.BeginQuorumEpochResponse:
     return begin_schema.BeginQuorumEpochResponse(error_code=error)
 
 
-def begin_answer(config: RaftConfig, error: int, hint: Hint) -> begin_schema.BeginQuorumEpochResponse:
+def begin_response(config: RaftConfig, error: int, hint: Hint) -> begin_schema.BeginQuorumEpochResponse:
     return begin_schema.BeginQuorumEpochResponse(
         topics=[_quorum_topic(begin_schema, error, hint)], node_endpoints=_endpoints(begin_schema, config, hint)
     )
@@ -243,8 +243,8 @@ def _quorum_topic(schema: Any, error: int, hint: Hint) -> Any:
     return schema.TopicDataResponse(topic_name=TOPIC, partitions=[data])
 
 
-def read_begin_answer(response: Message) -> QuorumAnswer:
-    return _read_answer(response)
+def read_begin_response(response: Message) -> QuorumResponse:
+    return _read_response(response)
 
 
 def end_quorum_epoch(
@@ -282,21 +282,21 @@ def end_refusal(error: int) -> end_schema.EndQuorumEpochResponse:
     return end_schema.EndQuorumEpochResponse(error_code=error)
 
 
-def end_answer(config: RaftConfig, error: int, hint: Hint) -> end_schema.EndQuorumEpochResponse:
+def end_response(config: RaftConfig, error: int, hint: Hint) -> end_schema.EndQuorumEpochResponse:
     return end_schema.EndQuorumEpochResponse(
         topics=[_quorum_topic(end_schema, error, hint)], node_endpoints=_endpoints(end_schema, config, hint)
     )
 
 
-def read_end_answer(response: Message) -> QuorumAnswer:
-    return _read_answer(response)
+def read_end_response(response: Message) -> QuorumResponse:
+    return _read_response(response)
 
 
 # -- Fetch -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class FetchQuestion:
+class FetchRequest:
     """A replica fetches records from `offset` on; its record before that has `last_fetched_epoch`."""
 
     cluster_id: str | None
@@ -311,7 +311,7 @@ class FetchQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchResponse:
     """A fetch response from the leader or another node. `high_watermark` is -1 while unknown."""
 
     error: int
@@ -344,12 +344,12 @@ def fetch(config: RaftConfig, epoch: int, offset: int, last_fetched_epoch: int) 
     )
 
 
-def read_fetch(body: Message, version: int) -> FetchQuestion:
+def read_fetch(body: Message, version: int) -> FetchRequest:
     request = cast(fetch_schema.FetchRequest, body)
     data = _only_partition(request.topics, by_id=True) if version >= 13 else None
     if data is None:
-        return FetchQuestion(request.cluster_id, False)
-    return FetchQuestion(
+        return FetchRequest(request.cluster_id, False)
+    return FetchRequest(
         cluster_id=request.cluster_id,
         valid_partition=True,
         replica_id=request.replica_state.replica_id if version >= 15 else request.replica_id,
@@ -366,7 +366,7 @@ def fetch_refusal(error: int) -> fetch_schema.FetchResponse:
     return fetch_schema.FetchResponse(error_code=error)
 
 
-def fetch_answer(
+def fetch_response(
     config: RaftConfig,
     error: int,
     hint: Hint,
@@ -396,14 +396,14 @@ def fetch_answer(
     return fetch_schema.FetchResponse(responses=[topic], node_endpoints=_endpoints(fetch_schema, config, hint))
 
 
-def read_fetch_answer(body: Message) -> FetchAnswer:
+def read_fetch_response(body: Message) -> FetchResponse:
     response = cast(fetch_schema.FetchResponse, body)
     data = _only_partition(response.responses, by_id=True)
     if response.error_code != ErrorCode.NONE or data is None:
-        return FetchAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+        return FetchResponse(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     leader_id = _leader(data.current_leader.leader_id)
     diverging, snapshot = data.diverging_epoch, data.snapshot_id
-    return FetchAnswer(
+    return FetchResponse(
         error=data.error_code,
         hint=Hint(data.current_leader.leader_epoch, leader_id, _endpoint(response, leader_id)),
         high_watermark=data.high_watermark,

@@ -231,7 +231,7 @@ class RaftReplica:
             self.resign(now)
             role = self.role
             assert isinstance(role, Resigned)
-            self._elections.say_goodbye(now, role)
+            self._elections.send_end_quorum_epoch(now, role)
         self._core.log.flush()
         self._core.log.close()
 

@@ -19,7 +19,7 @@ from squall.nodes.raft.config import NEVER, PARTITION, TOPIC
 from squall.nodes.raft.core import FIRST_BOOTSTRAP, Core
 from squall.nodes.raft.purgatory import ParkedFetch
 from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
-from squall.nodes.raft.roles import Follower, Leader, Progress, Unattached
+from squall.nodes.raft.roles import Follower, Leader, ReplicaProgress, Unattached
 from squall.nodes.raft.snapshot_fetch import SnapshotDownload
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.raft.voters import DYNAMIC
@@ -42,67 +42,67 @@ class FetchService:
         """By replica: its connection, and the high watermark last sent there."""
 
     def handle_fetch(self, now: int, request: ServerRequest) -> None:
-        question = messages.read_fetch(request.body, request.api_version)
-        if question.cluster_id is not None and question.cluster_id != self._config.cluster_id:
+        fetch_request = messages.read_fetch(request.body, request.api_version)
+        if fetch_request.cluster_id is not None and fetch_request.cluster_id != self._config.cluster_id:
             request.respond(messages.fetch_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
-        elif not question.valid_partition or question.offset < 0:
+        elif not fetch_request.valid_partition or fetch_request.offset < 0:
             request.respond(messages.fetch_refusal(ErrorCode.INVALID_REQUEST))
         else:
-            self._serve(now, request, question)
+            self._serve(now, request, fetch_request)
 
-    def _serve(self, now: int, request: ServerRequest, question: messages.FetchQuestion) -> None:
+    def _serve(self, now: int, request: ServerRequest, fetch_request: messages.FetchRequest) -> None:
         core = self._core
-        error = core.epoch_error(question.epoch)
+        error = core.epoch_error(fetch_request.epoch)
         if error != ErrorCode.NONE:
             core.refuse_fetch(request, error)
             return
-        snapshot = core.log.snapshot_for(question.offset, question.last_fetched_epoch)
+        snapshot = core.log.snapshot_for(fetch_request.offset, fetch_request.last_fetched_epoch)
         if snapshot is not None:
-            core.heard_from_fetcher(now, question.replica_id)
+            core.heard_from_fetcher(now, fetch_request.replica_id)
             place = (snapshot.end_offset, snapshot.epoch)
-            request.respond(messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), snapshot=place))
+            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), snapshot=place))
             return
-        diverging = core.log.divergence(question.offset, question.last_fetched_epoch)
+        diverging = core.log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch)
         if diverging is not None:
             # Does not show what the fetcher has in common with this log, so it counts for nothing (rule 13).
-            request.respond(messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
+            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
             return
         role = core.quorum.role
         assert isinstance(role, Leader)
-        self._note_progress(now, role, question)
+        self._note_progress(now, role, fetch_request)
         fetch = ParkedFetch(
             request=request,
-            replica_id=question.replica_id,
-            offset=question.offset,
-            max_bytes=min(question.max_bytes, self._config.fetch_max_bytes),
-            told_high_watermark=self._last_told(request, question.replica_id),
-            expires_at=now + min(question.max_wait, self._config.fetch_max_wait),
+            replica_id=fetch_request.replica_id,
+            offset=fetch_request.offset,
+            max_bytes=min(fetch_request.max_bytes, self._config.fetch_max_bytes),
+            told_high_watermark=self._last_told(request, fetch_request.replica_id),
+            expires_at=now + min(fetch_request.max_wait, self._config.fetch_max_wait),
         )
-        if question.max_wait <= 0 or self._has_news(fetch):
+        if fetch_request.max_wait <= 0 or self._has_news(fetch):
             self._answer(fetch)
         else:
             core.purgatory.park(fetch)
 
-    def _note_progress(self, now: int, role: Leader, question: messages.FetchQuestion) -> None:
-        replica_id = question.replica_id
+    def _note_progress(self, now: int, role: Leader, fetch_request: messages.FetchRequest) -> None:
+        replica_id = fetch_request.replica_id
         if replica_id in (-1, self._config.node_id):
             return
         is_voter = replica_id in role.others
         if is_voter:
             voter = self._core.voters.latest.find(replica_id)
             known_as = NO_DIRECTORY if voter is None else voter.directory_id
-            asking = ReplicaKey(replica_id, question.directory_id)
+            asking = ReplicaKey(replica_id, fetch_request.directory_id)
             is_voter = ReplicaKey(replica_id, known_as).is_same_as(asking)
         known = role.others if is_voter else role.observers
         if not is_voter and replica_id not in known and len(known) >= OBSERVERS_MAX:
             self._forget_observers(role)
-        progress = known.setdefault(replica_id, Progress())
+        progress = known.setdefault(replica_id, ReplicaProgress())
         wall = self._core.clock.now_ms()
-        progress.end_offset = question.offset
-        progress.directory_id = question.directory_id
+        progress.end_offset = fetch_request.offset
+        progress.directory_id = fetch_request.directory_id
         progress.fetched_at = now
         progress.fetched_at_ms = wall
-        if question.offset >= self._core.log.end_offset:
+        if fetch_request.offset >= self._core.log.end_offset:
             progress.caught_up_at_ms = wall
         if is_voter:
             self.advance(now)
@@ -134,7 +134,7 @@ class FetchService:
         self._told[fetch.replica_id] = (fetch.request.connection, exposed)
         records = core.log.read(fetch.offset, fetch.max_bytes)
         fetch.request.respond(
-            messages.fetch_answer(
+            messages.fetch_response(
                 self._config,
                 ErrorCode.NONE,
                 core.hint(),
@@ -165,7 +165,7 @@ class FetchService:
             self._core.raise_high_watermark(end)
         self.wake(now)
 
-    def _wrongly_counted(self, role: Leader) -> list[Progress]:
+    def _wrongly_counted(self, role: Leader) -> list[ReplicaProgress]:
         """Replicas that only two mutants count; empty otherwise."""
         if self._counts_observers:
             return list(role.observers.values())
@@ -206,7 +206,7 @@ class FetchService:
     def _describe(self, now: int, role: Leader, data: schema.PartitionDataResponse) -> None:
         data.high_watermark = self._exposed()
         wall = self._core.clock.now_ms()
-        own = Progress(self._core.log.end_offset, self._config.directory_id, now, wall, wall)
+        own = ReplicaProgress(self._core.log.end_offset, self._config.directory_id, now, wall, wall)
         voters = {**role.others, role.leader_id: own} if role.votes else role.others
         data.current_voters = [self._described(voter, voters[voter]) for voter in sorted(voters)]
         recent = sorted(
@@ -216,7 +216,7 @@ class FetchService:
         )
         data.observers = [self._described(observer, role.observers[observer]) for observer in recent]
 
-    def _described(self, replica_id: int, progress: Progress) -> schema.ReplicaState:
+    def _described(self, replica_id: int, progress: ReplicaProgress) -> schema.ReplicaState:
         return schema.ReplicaState(
             replica_id=replica_id,
             replica_directory_id=progress.directory_id,
@@ -303,35 +303,35 @@ class Fetcher:
 
     def _fetched(self, role: Follower | Unattached) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
-            answer = messages.read_fetch_answer(response)
-            self._core.heed(now, answer.hint)
+            fetch_response = messages.read_fetch_response(response)
+            self._core.observe_response(now, fetch_response.hint)
             if self._core.quorum.role is not role:
                 return
-            if answer.error != ErrorCode.NONE or not isinstance(role, Follower):
+            if fetch_response.error != ErrorCode.NONE or not isinstance(role, Follower):
                 self._core.retry_later(now, role.fetch)
             else:
-                self._take(now, role, answer)
+                self._take(now, role, fetch_response)
 
         return answered
 
-    def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
+    def _take(self, now: int, role: Follower, fetch_response: messages.FetchResponse) -> None:
         """Apply a response without error: only this epoch's leader sends one. Raises Implausible."""
         core = self._core
-        if answer.snapshot is not None:
-            self.download.begin(role, SnapshotId(*answer.snapshot))
-        elif answer.diverging is not None:
-            core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
+        if fetch_response.snapshot is not None:
+            self.download.begin(role, SnapshotId(*fetch_response.snapshot))
+        elif fetch_response.diverging is not None:
+            core.log.truncate_diverged(*fetch_response.diverging, high_watermark=core.high_watermark)
             core.voters_truncated(now)
         else:
-            self._take_records(now, role, answer)
+            self._take_records(now, role, fetch_response)
         core.heard_from_leader(now, role)
         role.fetch.answered(now, 0)
 
-    def _take_records(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
+    def _take_records(self, now: int, role: Follower, fetch_response: messages.FetchResponse) -> None:
         core = self._core
-        if len(answer.records):
-            changes = core.log.append_fetched(memoryview(answer.records), role.epoch)
+        if len(fetch_response.records):
+            changes = core.log.append_fetched(memoryview(fetch_response.records), role.epoch)
             core.follow_voters(now, changes)
-        committed = min(answer.high_watermark, core.log.end_offset)
+        committed = min(fetch_response.high_watermark, core.log.end_offset)
         if committed > core.high_watermark:
             core.raise_high_watermark(committed)

@@ -136,7 +136,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaProgress:
     """Another replica's progress by its last fetch (QC-17: the fetch offset is the acknowledgement)."""
 
     end_offset: int = -1
@@ -157,16 +157,16 @@ class Leader:
     epoch_start_offset: int
     since: int
     majority: int
-    others: dict[int, Progress]
+    others: dict[int, ReplicaProgress]
     voted: ReplicaKey | None = None
-    observers: dict[int, Progress] = field(default_factory=dict)
+    observers: dict[int, ReplicaProgress] = field(default_factory=dict)
     own_durable_offset: int = -1
     votes: bool = True
     """False once it has removed itself: it leads until that is committed, and counts only the others (DA-06)."""
     high_watermark: int | None = None
     """Known once a record of this epoch is on a majority (QC-16); None before."""
 
-    def majority_end_offset(self, besides: Iterable[Progress] = ()) -> int:
+    def majority_end_offset(self, besides: Iterable[ReplicaProgress] = ()) -> int:
         """The largest offset below which a majority of the voters has everything, -1 if unknown.
 
         Only mutants pass `besides`, which also counts.
@@ -198,7 +198,7 @@ class Leader:
             same = progress is not None and ReplicaKey(voter.id, voter.directory_id).is_same_as(
                 ReplicaKey(voter.id, progress.directory_id)
             )
-            self.others[voter.id] = progress if progress is not None and same else Progress(fetched_at=now)
+            self.others[voter.id] = progress if progress is not None and same else ReplicaProgress(fetched_at=now)
         self.observers = {replica: progress for replica, progress in known.items() if replica not in self.others}
 
     def resign_at(self, patience: int) -> int:

@@ -19,13 +19,13 @@ from squall.nodes.raft.core import Core
 from squall.nodes.raft.errors import Implausible
 from squall.nodes.raft.roles import Follower
 from squall.nodes.raft.snapshot_messages import (
-    SnapshotAnswer,
-    SnapshotQuestion,
+    SnapshotRequest,
+    SnapshotResponse,
     fetch_snapshot,
     read_fetch_snapshot,
-    read_snapshot_answer,
-    snapshot_answer,
+    read_snapshot_response,
     snapshot_refusal,
+    snapshot_response,
 )
 from squall.nodes.raft.snapshots import PositionOutOfRange, SnapshotId, SnapshotNotFound, SnapshotReceiver
 from squall.nodes.storage.errors import CorruptFile
@@ -39,28 +39,30 @@ class SnapshotService:
 
     def handle_fetch_snapshot(self, now: int, request: ServerRequest) -> None:
         config = self._core.config
-        question = read_fetch_snapshot(request.body)
-        if question.cluster_id is not None and question.cluster_id != config.cluster_id:
+        snapshot_request = read_fetch_snapshot(request.body)
+        if snapshot_request.cluster_id is not None and snapshot_request.cluster_id != config.cluster_id:
             request.respond(snapshot_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
-        elif not question.valid_partition:
+        elif not snapshot_request.valid_partition:
             request.respond(snapshot_refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
-            request.respond(snapshot_answer(config, self._answer(now, question)))
+            request.respond(snapshot_response(config, self._answer(now, snapshot_request)))
 
-    def _answer(self, now: int, question: SnapshotQuestion) -> SnapshotAnswer:
+    def _answer(self, now: int, snapshot_request: SnapshotRequest) -> SnapshotResponse:
         core = self._core
-        error = core.epoch_error(question.epoch)
+        error = core.epoch_error(snapshot_request.epoch)
         if error != ErrorCode.NONE:
-            return SnapshotAnswer(error, core.hint(), question.snapshot_id)
-        core.heard_from_fetcher(now, question.replica_id)
-        most = min(question.max_bytes, core.config.snapshot_fetch_max_bytes)
+            return SnapshotResponse(error, core.hint(), snapshot_request.snapshot_id)
+        core.heard_from_fetcher(now, snapshot_request.replica_id)
+        most = min(snapshot_request.max_bytes, core.config.snapshot_fetch_max_bytes)
         try:
-            size, content = core.log.snapshots.read(question.snapshot_id, question.position, most)
+            size, content = core.log.snapshots.read(snapshot_request.snapshot_id, snapshot_request.position, most)
         except SnapshotNotFound:
-            return SnapshotAnswer(ErrorCode.SNAPSHOT_NOT_FOUND, core.hint(), question.snapshot_id)
+            return SnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, core.hint(), snapshot_request.snapshot_id)
         except PositionOutOfRange:
-            return SnapshotAnswer(ErrorCode.POSITION_OUT_OF_RANGE, core.hint(), question.snapshot_id)
-        return SnapshotAnswer(ErrorCode.NONE, core.hint(), question.snapshot_id, size, question.position, content)
+            return SnapshotResponse(ErrorCode.POSITION_OUT_OF_RANGE, core.hint(), snapshot_request.snapshot_id)
+        return SnapshotResponse(
+            ErrorCode.NONE, core.hint(), snapshot_request.snapshot_id, size, snapshot_request.position, content
+        )
 
 
 class SnapshotDownload:
@@ -106,30 +108,30 @@ class SnapshotDownload:
     def _answered(self, role: Follower, part: SnapshotReceiver) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             core = self._core
-            answer = read_snapshot_answer(response)
-            core.heed(now, answer.hint)
+            fetched = read_snapshot_response(response)
+            core.observe_response(now, fetched.hint)
             if core.quorum.role is not role or self._part is not part:
                 return
-            if not self._continues(part, answer):
+            if not self._continues(part, fetched):
                 self.give_up()
                 core.retry_later(now, role.fetch)
                 return
             core.heard_from_leader(now, role)
             role.fetch.answered(now, 0)
-            part.append(answer.content)
-            if part.size >= answer.size:
+            part.append(fetched.content)
+            if part.size >= fetched.size:
                 self._finish(now, role, part)
 
         return answered
 
     @staticmethod
-    def _continues(part: SnapshotReceiver, answer: SnapshotAnswer) -> bool:
+    def _continues(part: SnapshotReceiver, fetched: SnapshotResponse) -> bool:
         """Whether the response holds the next bytes of this snapshot, at least one of them."""
         return (
-            answer.error == ErrorCode.NONE
-            and answer.snapshot_id == part.id
-            and answer.position == part.size
-            and 0 < len(answer.content) <= answer.size - part.size
+            fetched.error == ErrorCode.NONE
+            and fetched.snapshot_id == part.id
+            and fetched.position == part.size
+            and 0 < len(fetched.content) <= fetched.size - part.size
         )
 
     def _finish(self, now: int, role: Follower, part: SnapshotReceiver) -> None:

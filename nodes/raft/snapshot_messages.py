@@ -21,7 +21,7 @@ UNKNOWN = SnapshotId(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotQuestion:
+class SnapshotRequest:
     """A replica requests the bytes of a snapshot from `position` on."""
 
     cluster_id: str | None
@@ -34,7 +34,7 @@ class SnapshotQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAnswer:
+class SnapshotResponse:
     """Bytes of a snapshot whose file has `size` bytes in all, or the error."""
 
     error: int
@@ -63,14 +63,14 @@ def fetch_snapshot(
     )
 
 
-def read_fetch_snapshot(body: Message) -> SnapshotQuestion:
+def read_fetch_snapshot(body: Message) -> SnapshotRequest:
     request = cast(schema.FetchSnapshotRequest, body)
     data = None
     if len(request.topics) == 1 and len(request.topics[0].partitions) == 1 and request.topics[0].name == TOPIC:
         data = request.topics[0].partitions[0]
     if data is None or data.partition != PARTITION:
-        return SnapshotQuestion(request.cluster_id, False)
-    return SnapshotQuestion(
+        return SnapshotRequest(request.cluster_id, False)
+    return SnapshotRequest(
         cluster_id=request.cluster_id,
         valid_partition=True,
         replica_id=request.replica_id,
@@ -85,18 +85,18 @@ def snapshot_refusal(error: int) -> schema.FetchSnapshotResponse:
     return schema.FetchSnapshotResponse(error_code=error)
 
 
-def snapshot_answer(config: RaftConfig, answer: SnapshotAnswer) -> schema.FetchSnapshotResponse:
-    hint = answer.hint
+def snapshot_response(config: RaftConfig, response: SnapshotResponse) -> schema.FetchSnapshotResponse:
+    hint = response.hint
     data = schema.PartitionSnapshotResponse(
         index=PARTITION,
-        error_code=answer.error,
-        snapshot_id=schema.SnapshotId(end_offset=answer.snapshot_id.end_offset, epoch=answer.snapshot_id.epoch),
+        error_code=response.error,
+        snapshot_id=schema.SnapshotId(end_offset=response.snapshot_id.end_offset, epoch=response.snapshot_id.epoch),
         current_leader=schema.LeaderIdAndEpoch(
             leader_id=-1 if hint.leader_id is None else hint.leader_id, leader_epoch=hint.epoch
         ),
-        size=answer.size,
-        position=answer.position,
-        unaligned_records=answer.content,
+        size=response.size,
+        position=response.position,
+        unaligned_records=response.content,
     )
     voter = None if hint.leader_id is None else config.endpoint(hint.leader_id)
     return schema.FetchSnapshotResponse(
@@ -105,13 +105,13 @@ def snapshot_answer(config: RaftConfig, answer: SnapshotAnswer) -> schema.FetchS
     )
 
 
-def read_snapshot_answer(body: Message) -> SnapshotAnswer:
+def read_snapshot_response(body: Message) -> SnapshotResponse:
     response = cast(schema.FetchSnapshotResponse, body)
     if response.error_code != ErrorCode.NONE or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-        return SnapshotAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+        return SnapshotResponse(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     data = response.topics[0].partitions[0]
     leader = data.current_leader
-    return SnapshotAnswer(
+    return SnapshotResponse(
         error=data.error_code,
         hint=Hint(leader.leader_epoch, None if leader.leader_id < 0 else leader.leader_id),
         snapshot_id=SnapshotId(data.snapshot_id.end_offset, data.snapshot_id.epoch),

@@ -35,8 +35,8 @@ from squall.nodes.raft.roles import (
     Candidate,
     Follower,
     Leader,
-    Progress,
     Prospective,
+    ReplicaProgress,
     Resigned,
     Role,
     Unattached,
@@ -213,7 +213,7 @@ class Quorum:
             epoch_start_offset=epoch_start_offset,
             since=now,
             majority=self.majority,
-            others={voter: Progress() for voter in self.other_voters},
+            others={voter: ReplicaProgress() for voter in self.other_voters},
             voted=role.voted,
             votes=self.counts,
         )

@@ -5,7 +5,7 @@ the kernel, and an append is one vectored write at that position. Durability is 
 changed size) and fsync of the directory for names. Paths are checked: a path outside the root is refused. A disk with a
 ledger also records what has become durable, for tests that remove the rest. Few of many files are kept open
 (`open_files.py`). The name of a removed file disappears at once; its pages are freed on a background thread
-(`letting_go.py`).
+(`deferred_closer.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import os
 import shutil
 from pathlib import Path
 
+from squall.nodes.server.deferred_closer import DeferredCloser
 from squall.nodes.server.ledger import Ledger
-from squall.nodes.server.letting_go import LettingGo
 from squall.nodes.server.open_files import OpenFiles
 
 OPEN_FILES_MAX = 256
@@ -137,7 +137,7 @@ class RealDisk:
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
         self._ledger = None if ledger is None else Ledger(ledger, self._root)
-        self._letting_go = LettingGo()
+        self._deferred_closer = DeferredCloser()
 
     def _path(self, path: str) -> Path:
         """The real path. Raises ValueError for a path that could lead outside the root."""
@@ -168,22 +168,22 @@ class RealDisk:
 
     def remove(self, path: str) -> None:
         place = self._path(path)
-        held = self._letting_go.hold(place)
+        held = self._deferred_closer.hold(place)
         try:
             place.unlink()
         finally:
-            self._letting_go.let_go(held)
+            self._deferred_closer.let_go(held)
         if self._ledger is not None:
             self._ledger.removed(path)
 
     def remove_tree(self, path: str) -> None:
         if path and self._path(path).is_dir():
-            held = [self._letting_go.hold(one) for one in self._path(path).rglob("*")]
+            held = [self._deferred_closer.hold(one) for one in self._path(path).rglob("*")]
             try:
                 shutil.rmtree(self._path(path))
             finally:
                 for one in held:
-                    self._letting_go.let_go(one)
+                    self._deferred_closer.let_go(one)
             if self._ledger is not None:
                 self._ledger.removed(path)
 

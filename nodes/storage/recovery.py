@@ -22,7 +22,7 @@ from squall.nodes.ports import Trace
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.records import BatchHeader, crc_ok
 from squall.nodes.storage.epochs import LeaderEpochCache
-from squall.nodes.storage.segment import HEADER_SIZE, Place, Segment
+from squall.nodes.storage.segment import HEADER_SIZE, BatchPosition, Segment
 from squall.nodes.storage.segments import Segments
 
 _LENGTH_AT = 8
@@ -84,7 +84,7 @@ class Recovery:
         segment.cut(segment.size)
         return False
 
-    def _sound_header(self, segment: Segment, place: Place) -> BatchHeader | None:
+    def _sound_header(self, segment: Segment, place: BatchPosition) -> BatchHeader | None:
         """The header of a sound batch, else None."""
         trusted = place.last_offset < self._recovery_point or self._accepts_torn_tail
         batch = memoryview(segment.read(place.position, HEADER_SIZE if trusted else place.end - place.position))

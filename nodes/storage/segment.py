@@ -40,7 +40,7 @@ _NEVER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BatchPosition:
     """Position of one batch in its segment. `end` is the position after it."""
 
     base_offset: int
@@ -191,7 +191,7 @@ class Segment:
 
     # -- finding --------------------------------------------------------------------------------------------------
 
-    def find(self, offset: int) -> Place | None:
+    def find(self, offset: int) -> BatchPosition | None:
         """The first batch that holds `offset` or follows it; None if the segment ends before."""
         if offset >= self.next_offset:
             return None
@@ -240,7 +240,7 @@ class Segment:
             return dense[following] if following < len(dense) else self.size
         return next(self.places(position)).end
 
-    def places(self, position: int, limit: int | None = None) -> Iterator[Place]:
+    def places(self, position: int, limit: int | None = None) -> Iterator[BatchPosition]:
         """Yield the batches from a batch's beginning to `limit` (default: the size), reading headers only.
 
         Stops early where the bytes cannot be a batch; this occurs only during recovery.
@@ -256,7 +256,7 @@ class Segment:
             following = position + _LENGTH_FIELD_END + length
             if following < position + HEADER_SIZE or following > end or delta < 0:
                 return
-            yield Place(base_offset, base_offset + delta, position, following, timestamp)
+            yield BatchPosition(base_offset, base_offset + delta, position, following, timestamp)
             position = following
 
     def max_timestamp(self) -> int:
@@ -279,7 +279,7 @@ class Segment:
                 indexed_to = place.position + self._index_interval
         self._max_timestamp, self._offset_of_max = largest, offset
 
-    def not_older(self, timestamp: int, offset: int) -> Iterator[Place]:
+    def not_older(self, timestamp: int, offset: int) -> Iterator[BatchPosition]:
         """Yield the batches with a record of this time or later, from the batch that holds `offset` on."""
         if self.max_timestamp() < timestamp:
             return

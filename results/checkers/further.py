@@ -1,4 +1,4 @@
-"""Run the checks other than that of logs, one for each kind of operations (`results/history/kinds.py`).
+"""Run the checks other than that of logs, one for each kind of operations (`results/history/operation_tables.py`).
 
 A history is judged by what it contains: each kind that is present is checked, whether or not a suite names it, and a
 kind that a suite names and that is missing makes the verdict unknown. A check takes the table of its kind and the facts
@@ -39,7 +39,7 @@ from squall.results.checkers.transactions.facts import TransactionWitness
 from squall.results.checkers.transactions.list_append import MODELS, check_list_append
 from squall.results.checkers.transactions.log_facts import LogWitness, log_witnesses
 from squall.results.checkers.transactions.log_rules import check_transactional_log
-from squall.results.history.kinds import (
+from squall.results.history.operation_tables import (
     CONTROL_PLANE,
     GROUPS,
     KINDS,

@@ -6,8 +6,8 @@ read it. One row per operation, its invocation and completion joined.
 Layout. `history.parquet` has row groups of one topic-partition each, sorted by invocation. A task that checks one
 topic-partition reads only its own row groups, which the file's metadata lists. `nemesis.parquet` and `cluster.parquet`
 lie beside it. A run whose control process was killed has only segments; `History.load` reads those as well, and
-`close_history` makes the Parquet files of them. Operations that are not about logs have separate tables (`kinds.py`);
-`joining.py` makes columns of rows.
+`close_history` makes the Parquet files of them. Operations that are not about logs have separate tables
+(`operation_tables.py`); `joining.py` makes columns of rows.
 
 Ill-formed histories. A completion without an invocation, time running backwards within a process, two outstanding
 operations of one process, or a file that cannot be read raise `IllFormedHistory` with file and row. `validate` checks a
@@ -46,7 +46,7 @@ from squall.results.history.history_file import (
 )
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
-from squall.results.history.kinds import KINDS, REGISTERS, foreign, recorded_kinds, recorded_rows, write_kind
+from squall.results.history.operation_tables import KINDS, REGISTERS, foreign, recorded_kinds, recorded_rows, write_kind
 from squall.results.history.parquet_files import read_table
 from squall.results.history.segments import (
     CLUSTER_FILE,

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from squall.results.history.history import HISTORY_FILE
 from squall.results.history.ill_formed import IllFormedHistory
-from squall.results.history.kinds import KINDS, LIST_APPEND
+from squall.results.history.operation_tables import KINDS, LIST_APPEND
 from squall.results.history.rows import FUNCTIONS, TYPES
 from squall.results.history.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from squall.results.history.kinds import TRANSACTIONAL_LOG
+from squall.results.history.operation_tables import TRANSACTIONAL_LOG
 from squall.results.history.rows import TYPES, CompletionRow, InvocationRow
 from squall.results.history.table_schemas import LOG_SCHEMA
 from squall.results.importing.edn import Keyword, shown

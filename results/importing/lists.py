@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from squall.results.history.kinds import LIST_APPEND
+from squall.results.history.operation_tables import LIST_APPEND
 from squall.results.history.rows import TYPES
 from squall.results.history.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 from squall.results.importing.edn import shown

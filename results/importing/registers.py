@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from squall.results.history.kinds import REGISTERS
+from squall.results.history.operation_tables import REGISTERS
 from squall.results.history.rows import ABSENT, RegisterCompletion, RegisterInvocation
 from squall.results.importing.edn import shown
 from squall.results.importing.mapped import Mapped, Pair

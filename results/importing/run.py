@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from squall.results.history.kinds import write_kind
 from squall.results.history.manifest import Imported, Manifest, TopicFacts
+from squall.results.history.operation_tables import write_kind
 from squall.results.history.rows import Completion, Invocation
 from squall.results.history.segments import EventWriter, HistoryWriter, SegmentHeader, segment_path
 from squall.results.importing.faults import fault_windows

@@ -30,7 +30,8 @@ from squall.results.checkers.replicas.tables import control_table, replica_table
 from squall.results.checkers.transactions.list_append import check_list_append
 from squall.results.checkers.transactions.log_rules import check_transactional_log
 from squall.results.history.history import history_of, joined
-from squall.results.history.kinds import (
+from squall.results.history.manifest import Manifest, TopicFacts
+from squall.results.history.operation_tables import (
     CONTROL_PLANE,
     GROUPS,
     LIST_APPEND,
@@ -39,7 +40,6 @@ from squall.results.history.kinds import (
     TRANSACTIONAL_LOG,
     write_kind,
 )
-from squall.results.history.manifest import Manifest, TopicFacts
 from squall.results.history.segments import (
     HistoryWriter,
     RegisterCompletion,

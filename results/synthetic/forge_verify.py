@@ -27,7 +27,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Row:
+class CaseResult:
     """The result: in how many histories the checker was right, and its findings in the others."""
 
     kind: str
@@ -49,7 +49,7 @@ def questions(seeds: int, clean: int, kinds: Sequence[str] = tuple(FAMILIES)) ->
     return cases + [Question(kind, None, clean) for kind in kinds]
 
 
-def answered(question: Question) -> Row:
+def answered(question: Question) -> CaseResult:
     """Forge and check each history of a row."""
     family = FAMILIES[question.kind]
     case = None if question.case is None else family.case(question.case)
@@ -62,7 +62,7 @@ def answered(question: Question) -> Row:
         said.update([", ".join(sorted(found)) or "nothing"])
         first_wrong = seed if first_wrong is None else first_wrong
     expected = None if case is None else case.anomaly
-    return Row(question.kind, question.case or CLEAN, expected, question.seeds, right, said, first_wrong)
+    return CaseResult(question.kind, question.case or CLEAN, expected, question.seeds, right, said, first_wrong)
 
 
 def _is_right(found: Found, case: Case | None, *, exact: bool) -> bool:
@@ -71,7 +71,7 @@ def _is_right(found: Found, case: Case | None, *, exact: bool) -> bool:
     return set(found) == {case.anomaly} if exact else case.anomaly in found
 
 
-def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[Row]:
+def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[CaseResult]:
     """Compute the rows and yield them in their order."""
     if processes == 1:
         yield from map(answered, asked)

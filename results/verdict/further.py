@@ -16,8 +16,8 @@ from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.checkers.common.text import clock, grouped, several
 from squall.results.checkers.further import FURTHER_CHECKS, FurtherResult, FurtherWitness
 from squall.results.checkers.replicas.facts import ReplicaWitness
-from squall.results.history.kinds import KINDS, OF_NODES
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import KINDS, OF_NODES
 from squall.results.witnesses.cycle import tell_transactions, title_of
 from squall.results.witnesses.group import group_title, tell_group
 from squall.results.witnesses.log import log_title, tell_log

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from squall.workloads.clients.common.client import ClientPlan
-from squall.workloads.clients.kits import Library, kit_of
+from squall.workloads.clients.kits import Library, factory_of
 from squall.workloads.core.operation import FINAL_POLL, Completion, Operation
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 
@@ -79,8 +79,8 @@ def test_the_final_read_reports_where_the_log_starts(bootstrap: str, topic: str,
 async def polled_until(bootstrap: str, library: Library, topic: str, end: int) -> list[Completion]:
     """Final polls of topic-partition 0 until they came to offset `end`."""
     brokers = [address.rpartition(":") for address in bootstrap.split(",")]
-    kit = kit_of(library, tuple((host, int(port)) for host, _, port in brokers))
-    client = kit.client(ClientPlan(1, "consumer", (0,), ((topic, 0),)))
+    factory = factory_of(library, tuple((host, int(port)) for host, _, port in brokers))
+    client = factory.client(ClientPlan(1, "consumer", (0,), ((topic, 0),)))
     await client.open()
     polls: list[Completion] = []
     async with asyncio.timeout(DEADLINE_S):

@@ -12,11 +12,11 @@ import confluent_kafka
 import pytest
 
 from squall.nodes.config import RACK_AWARE_SELECTOR
-from squall.workloads.clients.common.client import ClientKit, ClientPlan
+from squall.workloads.clients.common.client import ClientFactory, ClientPlan
 from squall.workloads.clients.common.shared_consumer import SharedConsumer
-from squall.workloads.clients.libraries.aiokafka import AiokafkaKit
-from squall.workloads.clients.libraries.confluent import ConfluentKit
-from squall.workloads.clients.libraries.kafka_python import KafkaPythonKit
+from squall.workloads.clients.libraries.aiokafka import AiokafkaFactory
+from squall.workloads.clients.libraries.confluent import ConfluentFactory
+from squall.workloads.clients.libraries.kafka_python import KafkaPythonFactory
 from squall.workloads.core.operation import POLL, Operation
 from tests.clusters import Cluster
 from tests.interop.clients import ConfluentKafka
@@ -100,13 +100,13 @@ class Watched:
         self._topic = topic
         self._told_by_librdkafka = -1
         addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in bootstrap.split(",")))
-        kit: ClientKit
+        factory: ClientFactory
         if library == "confluent":
             settings: Any = {"statistics.interval.ms": 100, "stats_cb": self._note}
-            kit = ConfluentKit(addresses, settings)
+            factory = ConfluentFactory(addresses, settings)
         else:
-            kit = KafkaPythonKit(addresses) if library == "kafka-python" else AiokafkaKit(addresses)
-        made = kit.client(ClientPlan(3, "consumer", (0,), ((topic, 0),), rack=rack))
+            factory = KafkaPythonFactory(addresses) if library == "kafka-python" else AiokafkaFactory(addresses)
+        made = factory.client(ClientPlan(3, "consumer", (0,), ((topic, 0),), rack=rack))
         assert isinstance(made, SharedConsumer)
         self.client = made
         self._library = library

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from squall.workloads.clients.common.client import Client, ClientPlan
-from squall.workloads.clients.kits import Library, kit_of
+from squall.workloads.clients.kits import Library, factory_of
 from squall.workloads.core.operation import (
     FAIL,
     INFO,
@@ -47,7 +47,7 @@ def client_of(
 ) -> Client:
     addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in bootstrap.split(",")))
     plan = ClientPlan(3, role, (0,), ((topic, 0),), acks=acks, idempotent=acks == "all")
-    return kit_of(library, addresses).client(plan)
+    return factory_of(library, addresses).client(plan)
 
 
 def asking(f: str, topic: str, value: int | None = None) -> Operation:

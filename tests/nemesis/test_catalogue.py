@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.entries import NemesisEntry
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
@@ -16,7 +16,7 @@ def test_no_row_of_the_field_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_has_a_trial_or_a_reason(row: Row) -> None:
+def test_a_row_has_a_trial_or_a_reason(row: CatalogueRow) -> None:
     assert [bool(row.trial), bool(row.why_not), bool(row.in_every_run)].count(True) == 1
     if row.trial:
         ENTRY.validate_python({"at": 1, **row.trial})

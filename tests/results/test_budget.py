@@ -27,8 +27,8 @@ from squall.results.checkers.further import check_further
 from squall.results.checkers.log.partition import Task
 from squall.results.checkers.registers.operations import register_table
 from squall.results.history.history import HISTORY_FILE, SCHEMA, History, close_history, write_history
-from squall.results.history.kinds import GROUPS, REGISTERS
 from squall.results.history.manifest import Required
+from squall.results.history.operation_tables import GROUPS, REGISTERS
 from squall.results.report.report import REPORT_FILE
 from squall.results.synthetic.forge import INJECTIONS, forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES

@@ -16,8 +16,8 @@ from squall.results.checkers.further import FURTHER_CHECKS, check_further
 from squall.results.checkers.groups.rules import JOIN
 from squall.results.history.history import History, close_history
 from squall.results.history.ill_formed import IllFormedHistory
-from squall.results.history.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.history.segments import (
     ABSENT,
     SEGMENTS_FOLDER,

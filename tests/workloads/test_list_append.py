@@ -14,11 +14,11 @@ from squall.harness.simulation.world.kernel import Kernel
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.history.history import History
-from squall.results.history.kinds import LIST_APPEND, recorded_kinds
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import LIST_APPEND, recorded_kinds
 from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.native.leaders import Replica
-from squall.workloads.clients.native.native_whole import READ_SECONDS, WholeReader
+from squall.workloads.clients.native.native_full_log import READ_SECONDS, FullLogReader
 from squall.workloads.core.operation import FAIL, INFO, OK, POLL, Completion, Operation
 from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
 from squall.workloads.workload import workload_of
@@ -44,7 +44,7 @@ def test_only_readers_read_everything_and_final_reads_go_on_as_ever() -> None:
 # --- a whole read ---------------------------------------------------------------------------------------------
 
 
-class Reader(WholeReader):
+class Reader(FullLogReader):
     """With a leader that answers by the script: the log's end, its start, then what each poll delivers."""
 
     def __init__(self, kernel: Kernel, end: Completion, start: Completion, polls: list[Completion]) -> None:

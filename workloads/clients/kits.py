@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from squall.workloads.clients.common.client import Client, ClientKit, ClientPlan
+from squall.workloads.clients.common.client import Client, ClientFactory, ClientPlan
 from squall.workloads.core.ports import Clock, Connector
 
 Library = Literal["confluent", "kafka-python", "aiokafka", "native", "mixed"]
@@ -20,55 +20,55 @@ Bootstrap = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class MixedKit:
+class MixedFactory:
     """Makes clients of several libraries in turn, by the client's number."""
 
-    kits: tuple[ClientKit, ...]
+    factories: tuple[ClientFactory, ...]
     name: str = "mixed"
 
     def client(self, plan: ClientPlan) -> Client:
-        return self.kits[plan.client % len(self.kits)].client(plan)
+        return self.factories[plan.client % len(self.factories)].client(plan)
 
 
 NativeWorld = Callable[[], tuple[Connector, Clock]]
 """How native clients reach the cluster, and their clock; called when native clients are to be made."""
 
 
-def kit_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = None) -> ClientKit:
+def factory_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = None) -> ClientFactory:
     """The kit of that name for one cluster. Raises LibraryMissing."""
     if library == "native":
-        return _native_kit(bootstrap, native)
+        return _native_factory(bootstrap, native)
     if library == "mixed":
-        return MixedKit((kit_of("confluent", bootstrap), kit_of("kafka-python", bootstrap)))
+        return MixedFactory((factory_of("confluent", bootstrap), factory_of("kafka-python", bootstrap)))
     if library == "kafka-python":
-        from squall.workloads.clients.libraries.kafka_python import KafkaPythonKit
+        from squall.workloads.clients.libraries.kafka_python import KafkaPythonFactory
 
-        return KafkaPythonKit(bootstrap)
+        return KafkaPythonFactory(bootstrap)
     if library == "aiokafka":
-        return _aiokafka_kit(bootstrap)
-    from squall.workloads.clients.libraries.confluent import ConfluentKit
+        return _aiokafka_factory(bootstrap)
+    from squall.workloads.clients.libraries.confluent import ConfluentFactory
 
-    return ConfluentKit(bootstrap)
+    return ConfluentFactory(bootstrap)
 
 
-def _native_kit(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientKit:
-    from squall.workloads.clients.native.native import NativeKit
+def _native_factory(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientFactory:
+    from squall.workloads.clients.native.native import NativeFactory
 
     if native is None:
         raise LibraryMissing('workload.client "native": no connection settings are given')
     connector, clock = native()
-    return NativeKit(connector, bootstrap, clock)
+    return NativeFactory(connector, bootstrap, clock)
 
 
 class LibraryMissing(Exception):
     """A client library that a suite names is not installed; the message says how to install it."""
 
 
-def _aiokafka_kit(bootstrap: Bootstrap) -> ClientKit:
+def _aiokafka_factory(bootstrap: Bootstrap) -> ClientFactory:
     try:
-        from squall.workloads.clients.libraries.aiokafka import AiokafkaKit
+        from squall.workloads.clients.libraries.aiokafka import AiokafkaFactory
     except ModuleNotFoundError as missing:
         raise LibraryMissing(
             f'workload.client "aiokafka": {missing.name} is not installed here; pip install "squall[aiokafka]"'
         ) from None
-    return AiokafkaKit(bootstrap)
+    return AiokafkaFactory(bootstrap)

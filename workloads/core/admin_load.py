@@ -28,32 +28,32 @@ def period_of(share: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EveryNth:
-    """The operations of `often`, with every `period`-th one replaced by one of `seldom`."""
+    """The operations of `often`, with every `period`-th one replaced by one of `rare`."""
 
     period: int
-    seldom: Generator
+    rare: Generator
     often: Generator
     count: int = 0
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         due = (self.count + 1) % self.period == 0
-        answer, after = (self.seldom if due else self.often).op(context)
+        answer, after = (self.rare if due else self.often).op(context)
         count = self.count + isinstance(answer, Operation)
         if due:
             return answer, EveryNth(self.period, after, self.often, count)
-        return answer, EveryNth(self.period, self.seldom, after, count)
+        return answer, EveryNth(self.period, self.rare, after, count)
 
     def update(self, context: Context, event: Event) -> Generator:
-        seldom, often = self.seldom.update(context, event), self.often.update(context, event)
-        if seldom is self.seldom and often is self.often:
+        rare, often = self.rare.update(context, event), self.often.update(context, event)
+        if rare is self.rare and often is self.often:
             return self
-        return EveryNth(self.period, seldom, often, self.count)
+        return EveryNth(self.period, rare, often, self.count)
 
 
-def with_share(share: float, seldom: Generator, often: Generator) -> Generator:
-    """`often`, with this share of its operations replaced by `seldom`."""
+def with_share(share: float, rare: Generator, often: Generator) -> Generator:
+    """`often`, with this share of its operations replaced by `rare`."""
     period = period_of(share)
-    return EveryNth(period, seldom, often) if period else often
+    return EveryNth(period, rare, often) if period else often
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ MOST_LINES = 400
 LATE_US = 20_000
 
 
-def told_as_a_story(trace: RunTrace) -> str:
+def render_trace(trace: RunTrace) -> str:
     """Render the events of a run, one a line."""
     lines = [text for _, text in sorted(_lines(trace), key=lambda pair: pair[0])]
     left_out = len(lines) - MOST_LINES

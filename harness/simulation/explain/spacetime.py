@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from squall.harness.simulation.explain.account import is_lost, told_as_a_story
+from squall.harness.simulation.explain.account import is_lost, render_trace
 from squall.harness.simulation.explain.traced import CLIENTS, FaultWindow, Happening, RunTrace, Sent
 
 LANE = 200
@@ -56,7 +56,7 @@ class _Row:
 
 def save_picture(trace: RunTrace, path: Path) -> str:
     """Write the picture, and beside it the trace in words. Return the words."""
-    story = told_as_a_story(trace)
+    story = render_trace(trace)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".txt").write_text(story + "\n", encoding="utf-8")
     path.with_suffix(".svg").write_text(drawn(trace), encoding="utf-8")

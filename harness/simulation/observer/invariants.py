@@ -10,7 +10,7 @@ clients receive at the time they receive it. It asserts all eleven invariants:
                    replica that a leader counts as in sync, a pending change included, has all below its high watermark
 * EPOCH, IMAGE     equal offsets mean equal images; epochs move as the records say           (`observed_images.py`)
 * ACK, UNIQ, RT, PREFIX, PHANTOM
-                   what clients receive is what is committed                                      (`promises.py`)
+                   what clients receive is what is committed                                      (`client_checker.py`)
 
 It also checks RA-05, CS-02, SN-03 and FD-05 by replaying the metadata records (`observed_metadata.py`); CS-04 when a
 controller lets a broker shut down (`observed_shutdown.py`); MD-09, that no administrator's write is carried out twice
@@ -21,7 +21,7 @@ The observer is driven by change. The nodes' own trace names the topic-partition
 those are examined. Every `SWEEP`-th turn of a node all of its replicas are examined, in case of an untraced change.
 Logs are identified by topic id, so that a topic created again under its name has a new log.
 
-A breach raises `InvariantBroken`, which ends the run and carries the event that broke it (`moments.py`).
+A breach raises `InvariantBroken`, which ends the run and carries the event that broke it (`event_context.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from squall.harness.simulation.observer.moments import Moment, TraceEvent, Turn
+from squall.harness.simulation.observer.client_checker import ClientChecker, Promised, first_lacking
+from squall.harness.simulation.observer.event_context import Moment, TraceEvent, Turn
 from squall.harness.simulation.observer.observed_followers import check_append, check_truncation
 from squall.harness.simulation.observer.observed_images import Changed, ObservedImages
 from squall.harness.simulation.observer.observed_log import (
@@ -44,9 +45,8 @@ from squall.harness.simulation.observer.observed_log import (
 from squall.harness.simulation.observer.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.observer.observed_shutdown import undue_leave
 from squall.harness.simulation.observer.observed_writes import ObservedWrites
-from squall.harness.simulation.observer.promises import Promised, Promises, first_lacking
 from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.broker.hosting.hosted import Hosted
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
@@ -55,7 +55,7 @@ from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import MARKER, SEND, Event
 
-__all__ = ["InvariantBroken", "Moment", "Observer", "Sightings"]
+__all__ = ["Counters", "InvariantBroken", "Moment", "Observer"]
 
 SWEEP = 512
 RECENT_TURNS = 64
@@ -67,7 +67,7 @@ Place = tuple[str, int]
 
 
 @dataclass
-class Sightings:
+class Counters:
     """Counts of what happened in a run."""
 
     quorum_leaders: int = 0
@@ -105,14 +105,14 @@ class Observer:
 
     def __init__(self, *, acks_all: bool = True, unclean_allowed: bool = False) -> None:
         """`unclean_allowed`: the cluster's configuration allows unclean elections; a topic may do so, too."""
-        self.sightings = Sightings()
+        self.counters = Counters()
         self.recent: deque[Turn] = deque(maxlen=RECENT_TURNS)
         self.quorum = ObservedLog("__cluster_metadata-0")
         self.images = ObservedImages()
         self.metadata = ReplayedMetadata()
         self.writes = ObservedWrites()
         self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
-        self.promises = Promises(all_acknowledged=acks_all)
+        self.client_checker = ClientChecker(all_acknowledged=acks_all)
         self.on_unclean_leader: Callable[[str, int, Loss], None] = lambda topic, partition, loss: None
         self._unclean_allowed = unclean_allowed
         self.metadata.on_unclean = self._unclean_election
@@ -154,7 +154,7 @@ class Observer:
             before = self._touched.get(key)
             if name == "truncate":
                 cut = int(fields["to"])  # type: ignore[call-overload]
-                self.sightings.truncations += int(fields.get("end", cut)) > cut  # type: ignore[call-overload]
+                self.counters.truncations += int(fields.get("end", cut)) > cut  # type: ignore[call-overload]
                 self._touched[key] = cut if before is None else min(cut, before)
                 self._cut[key] = None
                 return
@@ -166,10 +166,10 @@ class Observer:
         self._quorum_touched = True
         if name == "voters":
             self._voter_records[int(fields["offset"])] = None  # type: ignore[call-overload]
-            self.sightings.voter_changes = len(self._voter_records) - 1  # the first one records the initial state
+            self.counters.voter_changes = len(self._voter_records) - 1  # the first one records the initial state
             return
         if name == "broker_shuts_down" and fields.get("granted"):
-            self.sightings.controlled_shutdowns += 1
+            self.counters.controlled_shutdowns += 1
             return
         if name == "broker_let_go":
             self._note_leave(int(fields["node"]), int(fields["broker"]))  # type: ignore[call-overload]
@@ -299,7 +299,7 @@ class Observer:
             log.forget(place)  # a snapshot has replaced its records, committed or not
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
-            self.sightings.quorum_leaders += 1
+            self.counters.quorum_leaders += 1
             self.on_quorum_leader(process.name, epoch)
             if end < log.end:
                 raise InvariantBroken(
@@ -386,10 +386,10 @@ class Observer:
         settings = image.topic_settings(changed.topic)
         if "min.insync.replicas" in settings:
             watched.min_isr = min(int(settings["min.insync.replicas"]), len(now.replicas))
-        self.sightings.isr_changes += before is not None and before.isr != now.isr
-        self.sightings.elr_changes += before is not None and before.elr != now.elr
+        self.counters.isr_changes += before is not None and before.isr != now.isr
+        self.counters.elr_changes += before is not None and before.elr != now.elr
         if before is not None and before.recovery_state == 0 and now.recovery_state == 1:
-            self.sightings.unclean_elections += 1
+            self.counters.unclean_elections += 1
         self._check_eligible((changed.topic_id, changed.partition), watched)
 
     def _watch(self, topic: str, topic_id: bytes, partition: int) -> _Watched:
@@ -425,7 +425,7 @@ class Observer:
             watched.min_isr = replica.min_isr
             before = log.newest_epoch
             if log.one_leader(replica.leader_epoch, process.name):
-                self.sightings.partition_leaders += 1
+                self.counters.partition_leaders += 1
                 self._new_leader(process, watched, replica, before)
             if replica.leader_epoch == log.newest_epoch:
                 self._trim(watched, start)
@@ -447,14 +447,14 @@ class Observer:
         check_append(watched.log.name, process.name, replica, seen, leader)
 
     def _committed(self, watched: _Watched, replica: TopicPartitionReplica, batch: Batch) -> None:
-        self.sightings.committed_batches += 1
+        self.counters.committed_batches += 1
         content = replica.read(batch.base, 1, batch.last + 1, at_least_one=True)
-        self.promises.committed(watched.promised, memoryview(content))
+        self.client_checker.committed(watched.promised, memoryview(content))
 
     def _trim(self, watched: _Watched, start: int) -> None:
         if start > watched.log.start:
             watched.log.trim(start)
-            self.promises.trimmed(watched.promised)
+            self.client_checker.trimmed(watched.promised)
 
     def _new_leader(self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica, before: int) -> None:
         """A new leader has all that is committed, unless a loss was allowed. `before`: the newest epoch so far."""
@@ -470,8 +470,8 @@ class Observer:
             )
         committed, batches = log.end, [batch for batch, _ in self._batches(replica, end)]
         loss = log.declare_loss((process.name, process.incarnation), replica.leader_epoch, batches, end)
-        self.sightings.declared_losses += loss.end < committed
-        self.promises.lost(watched.promised, loss.end)
+        self.counters.declared_losses += loss.end < committed
+        self.client_checker.lost(watched.promised, loss.end)
         if unclean:
             self.on_unclean_leader(watched.topic, replica.partition, loss)
 
@@ -503,7 +503,7 @@ class Observer:
         process = self._processes.get(name)
         if process is None or process.node is None or process.node.broker is None:
             return None
-        hosted: Hosted | None = process.node.broker.replicas.by_id(*key)
+        hosted: HostedPartition | None = process.node.broker.replicas.by_id(*key)
         return None if hosted is None else hosted.replica
 
     def _is_whole(self, name: str, key: TopicPartitionId, registration: PartitionRegistration) -> bool:
@@ -609,10 +609,10 @@ class Observer:
         try:
             if event.completion is None:
                 if operation.f in (SEND, MARKER):
-                    self.promises.invoked(operation, promised)
+                    self.client_checker.invoked(operation, promised)
             else:
-                self.promises.completed(event, promised)
-                self.sightings.acknowledged = self.promises.acknowledged
+                self.client_checker.completed(event, promised)
+                self.counters.acknowledged = self.client_checker.acknowledged
         except InvariantBroken as breach:
             node = f"client {operation.client}"
             breach.moment = Moment(number, at, node, f"{operation.f} of process {operation.process} completes")

@@ -115,7 +115,7 @@ TRIALS: tuple[Trial, ...] = (
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialResult:
     """The outcome of one trial on all seeds."""
 
     trial: Trial
@@ -169,12 +169,12 @@ class Matrix:
             self.results[task] = result
             yield result
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TrialResult]:
         """Return one row for each trial of which a seed has run, with its twin; a row counts such seeds only."""
         rows = [self._row(trial) for trial in self.trials]
         return [row for row in rows if row.seeds]
 
-    def _row(self, trial: Trial) -> Row:
+    def _row(self, trial: Trial) -> TrialResult:
         pairs = [
             (
                 self.results.get(_Task(trial.scenario, trial.mutants, seed)),
@@ -185,7 +185,7 @@ class Matrix:
         ended = [(mutated, healthy) for mutated, healthy in pairs if mutated is not None and healthy is not None]
         broken, twins = [mutated for mutated, _ in ended], [healthy for _, healthy in ended]
         caught = [one for one in broken if trial.catches(one)]
-        return Row(
+        return TrialResult(
             trial=trial,
             seeds=len(ended),
             caught=len(caught),
@@ -288,7 +288,7 @@ def _flags(trial: Trial) -> str:
     return "".join(f" --mutant {name}" for name in trial.mutants)
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table_of(rows: Sequence[TrialResult]) -> Table:
     """Render the matrix as a table."""
     table = Table(box=None, pad_edge=False)
     for heading in ("mutant", "breaks", "scenario", "caught", "by", "twin valid", ""):
@@ -307,7 +307,7 @@ def table_of(rows: Sequence[Row]) -> Table:
     return table
 
 
-def complaints(rows: Sequence[Row]) -> Iterator[str]:
+def complaints(rows: Sequence[TrialResult]) -> Iterator[str]:
     """Yield what was missed, with the command that repeats it."""
     told: set[tuple[str, int]] = set()
     for row in rows:

@@ -26,7 +26,7 @@ from squall.harness.scenario.faults import FaultLog
 from squall.harness.scenario.interpreter import Interpreter
 from squall.harness.scenario.recording import Recorder
 from squall.harness.scenario.suite import Scenario, TopicOptions, plugins_of
-from squall.harness.simulation.observer.circumstances import (
+from squall.harness.simulation.observer.failure_context import (
     RecentOperations,
     as_text,
     fault_lines,
@@ -56,7 +56,7 @@ from squall.results.witnesses.witness import Witness as ToldWitness
 from squall.results.witnesses.witness import WitnessLine
 from squall.workloads.clients.common.client import Client, Topic
 from squall.workloads.clients.native.admin import NativeAdmin
-from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.clients.native.native import NativeFactory
 from squall.workloads.core.operation import Event
 from squall.workloads.log import FinalState, Shard, final_states
 from squall.workloads.workload import connector_of, workload_of
@@ -211,7 +211,7 @@ class Simulation:
         """Return when the run ended, in seconds since the load began; negative if the load never began."""
         return -1.0 if self.load_started is None else (self.ended_at - self.load_started) / 1e9
 
-    def circumstances(self, problem: str) -> tuple[str, ...]:
+    def failure_context(self, problem: str) -> tuple[str, ...]:
         """Return leaders, operations and faults at the end of a run that ended early because of this problem."""
         topics = self.scenario.cluster.topics.items()
         place = place_in(problem, {f"{name}-{number}" for name, one in topics for number in range(one.partitions)})
@@ -392,12 +392,12 @@ class Simulation:
 
     async def _interpreter(self, shard: Shard) -> tuple[Interpreter, list[Client]]:
         connector = connector_of(self.scenario.workload, self.world.connector())
-        kit = NativeKit(connector, tuple(self.world.bootstrap()), self.clock)
+        factory = NativeFactory(connector, tuple(self.world.bootstrap()), self.clock)
         clients: dict[int, Client] = {}
         numbers: dict[int, int] = {}
         opened: list[Client] = []
         for plan in shard.clients:
-            client = kit.client(plan)
+            client = factory.client(plan)
             await client.open()
             await client.setup()
             opened.append(client)
@@ -423,22 +423,22 @@ class Simulation:
 
     def counts(self) -> dict[str, int]:
         """Return counts of what happened, for the summary of many seeds."""
-        sightings = self.observer.sightings
+        counters = self.observer.counters
         return {
-            ACKNOWLEDGED: sightings.acknowledged,
+            ACKNOWLEDGED: counters.acknowledged,
             OPERATIONS: self.operations,
-            "elections": sightings.quorum_leaders,
-            "leader changes": sightings.partition_leaders,
-            "ISR changes": sightings.isr_changes,
-            "ELR changes": sightings.elr_changes,
-            "truncations": sightings.truncations,
-            "unclean elections": sightings.unclean_elections,
-            "declared losses": sightings.declared_losses,
+            "elections": counters.quorum_leaders,
+            "leader changes": counters.partition_leaders,
+            "ISR changes": counters.isr_changes,
+            "ELR changes": counters.elr_changes,
+            "truncations": counters.truncations,
+            "unclean elections": counters.unclean_elections,
+            "declared losses": counters.declared_losses,
             "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
             "snapshots held to the log": self.observer.metadata.snapshots_checked,
             "administrators' writes": self.observer.writes.committed,
-            "changes of the voters": sightings.voter_changes,
-            "controlled shutdowns": sightings.controlled_shutdowns,
+            "changes of the voters": counters.voter_changes,
+            "controlled shutdowns": counters.controlled_shutdowns,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),
             "crashes": self.crashes,
             "resets": self.world.network.resets,
@@ -506,11 +506,11 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
         simulation = Simulation(scenario, seed, options, directory, witness)
         broken, problem = what_broke(simulation)
         ended_s = simulation.ended_s()
-        verdict, told = "invalid", simulation.circumstances(problem) if broken else ()
+        verdict, told = "invalid", simulation.failure_context(problem) if broken else ()
         if not broken:
             found = _checked(simulation, report=options.keep is not None)
             verdict, broken, problem = _summed_up(found)
-            told = _circumstances_of(simulation, found)
+            told = _failure_context_of(simulation, found)
         elif options.keep is not None:
             seen = problem.partition("\n")[0]
             simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {seen}")
@@ -572,7 +572,7 @@ def _first_of(verdict: Verdict) -> list[ToldWitness | ToldFurther]:
     return told[:1]
 
 
-def _circumstances_of(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
+def _failure_context_of(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
     """Return the checker's first witness; if an invalid or unknown run has none, its faults."""
     for witness in _first_of(verdict):
         return as_text(with_faults_named(witness.lines))

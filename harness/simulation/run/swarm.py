@@ -496,7 +496,7 @@ async def _operate(operation: Fault, duration: float) -> int:
         return 0
     before = await operation.observe()
     await operation.inject(duration)
-    effect = operation.shows_hold(before, await operation.observe()) is None
+    effect = operation.check_effect(before, await operation.observe()) is None
     await asyncio.sleep(duration)
     await operation.heal()
     for _ in range(TAKE_BACK_ATTEMPTS):

@@ -31,8 +31,14 @@ from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.run.workers import pool_of_workers
 from squall.harness.simulation.shrink import simplify
 from squall.harness.simulation.shrink.ddmin import ddmin
-from squall.harness.simulation.shrink.explicit import Recording, event_count, explicit, scheduled_faults, swarm_faults
 from squall.harness.simulation.shrink.schedule_file import reread
+from squall.harness.simulation.shrink.schedule_recorder import (
+    Recording,
+    event_count,
+    explicit_scenario,
+    scheduled_faults,
+    swarm_faults,
+)
 from squall.harness.simulation.world.world import SimWorld
 from squall.nemesis.runner import NemesisEvent
 from squall.nemesis.schedule import build_schedule
@@ -62,7 +68,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Sameness:
+class FailureSignature:
     """Names of breaches that count as the same failure. If empty, every failure counts."""
 
     names: tuple[str, ...] = ()
@@ -215,7 +221,7 @@ def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario
         faults = swarm_faults(simulation.begun)
     else:
         faults = scheduled_faults(simulation.schedule, recording, simulation.load_started)
-    listed = explicit(scenario, seed, options.mutants, recording, faults, simulation.load_started)
+    listed = explicit_scenario(scenario, seed, options.mutants, recording, faults, simulation.load_started)
     return listed, Trial(broken, problem, ended_s)
 
 
@@ -225,7 +231,7 @@ class Shrinker:
     Interrupted once there is a smaller one, it returns that, and `interrupted` is true.
     """
 
-    def __init__(self, trials: Trials, same: Sameness, tell: Callable[[Shrunk], None]) -> None:
+    def __init__(self, trials: Trials, same: FailureSignature, tell: Callable[[Shrunk], None]) -> None:
         self.trials = trials
         self.same = same
         self.tell = tell

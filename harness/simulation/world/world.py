@@ -13,7 +13,7 @@ from random import Random
 
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
 from squall.harness.hosts.voters import initial_voters, quorum_properties
-from squall.harness.scenario.operating import ClusterHands
+from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.simulation.world.agent import SimHost
 from squall.harness.simulation.world.connector import SimConnector
 from squall.harness.simulation.world.disk import SimDisk
@@ -197,12 +197,12 @@ class SimWorld:
     def connector(self) -> SimConnector:
         return SimConnector(self.network, CLIENT_ADDRESS)
 
-    def operator(self) -> ClusterHands:
+    def operator(self) -> ClusterAdmin:
         """Return an operator with its own connections; the caller closes it."""
         names = {place.node_id: place.name for place in self.places}
         controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
         client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
-        return ClusterHands(client, {place.name: place.node_id for place in self.places}, controllers)
+        return ClusterAdmin(client, {place.name: place.node_id for place in self.places}, controllers)
 
     def bootstrap(self) -> list[tuple[str, int]]:
         return [(place.address, place.port) for place in self.places if place.is_broker]

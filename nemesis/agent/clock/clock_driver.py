@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Protocol
 
 from squall.nemesis.agent.clock.clock_page import Line
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.journal import write_durably
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 STEP = 0.005
 START_TIMEOUT = 10.0
@@ -92,9 +92,9 @@ class DriverProcess:
         write_durably(self._plan, json.dumps(asdict(plan)))
         started = [*command("clock.clock_driver"), "--state", str(self._state)]
         log = self._state / "clock_driver.log"
-        if not start_detached("clock driver", started, "--tell", log, START_TIMEOUT):
+        if not daemonize("clock driver", started, "--tell", log, START_TIMEOUT):
             self._plan.unlink(missing_ok=True)
-            raise Trouble("failed", f"what sets the clock did not start: {log.read_text()[-300:]}")
+            raise VerbError("failed", f"what sets the clock did not start: {log.read_text()[-300:]}")
 
     def stop(self) -> None:
         self._plan.unlink(missing_ok=True)
@@ -106,7 +106,7 @@ class DriverProcess:
                     return
                 except BlockingIOError:
                     time.sleep(STEP)
-        raise Trouble("failed", f"what sets the clock does not end: it holds {self._lock}")
+        raise VerbError("failed", f"what sets the clock does not end: it holds {self._lock}")
 
     def run(self, tell: int, device: Settable) -> None:
         """Run the process: take the lock, report that it is ready, follow the plan."""

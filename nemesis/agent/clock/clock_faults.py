@@ -19,7 +19,7 @@ from squall.nemesis.agent.core.arguments import number, text
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.manager import FaultVerb
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 FASTEST = 100
 SLOWEST_MONOTONIC = 0.1
@@ -53,10 +53,10 @@ class SetClock:
         self._processes.definition(name)
         rate = number({"rate": 1.0, **arguments}, "rate")
         if not 0 <= rate <= FASTEST:
-            raise Trouble("bad_argument", f"rate: {rate} must be at least 0, where it stands, and at most {FASTEST}")
+            raise VerbError("bad_argument", f"rate: {rate} must be at least 0, where it stands, and at most {FASTEST}")
         every = number({"every_s": 0.0, **arguments}, "every_s")
         if every and every < SHORTEST_PERIOD:
-            raise Trouble("bad_argument", f"every_s: {every} must be at least {SHORTEST_PERIOD}, or 0 for no strobe")
+            raise VerbError("bad_argument", f"every_s: {every} must be at least {SHORTEST_PERIOD}, or 0 for no strobe")
         self._clocks.check()
         now = self._clocks.true_wall_ns()
         if "wall_s" in arguments:
@@ -99,12 +99,14 @@ class SetMonotonic:
         self._processes.definition(name)
         reason = why_no_monotonic(self._clocks)
         if reason:
-            raise Trouble("unsupported", f"the monotonic clock of {name} is left alone: {reason}")
+            raise VerbError("unsupported", f"the monotonic clock of {name} is left alone: {reason}")
         offset, rate = number({"offset_s": 0.0, **arguments}, "offset_s"), number({"rate": 1.0, **arguments}, "rate")
         if offset < 0:
-            raise Trouble("bad_argument", f"offset_s: {offset} must not be negative: a monotonic clock never goes back")
+            raise VerbError(
+                "bad_argument", f"offset_s: {offset} must not be negative: a monotonic clock never goes back"
+            )
         if not SLOWEST_MONOTONIC <= rate <= FASTEST:
-            raise Trouble("bad_argument", f"rate: {rate} must be at least {SLOWEST_MONOTONIC} and at most {FASTEST}")
+            raise VerbError("bad_argument", f"rate: {rate} must be at least {SLOWEST_MONOTONIC} and at most {FASTEST}")
         now = time.monotonic_ns()
         shown = self._page(name).monotonic().at(now) + round(offset * SECOND)
         return {"name": name, "offset_s": offset, "rate": rate, "base_real": now, "base_fake": shown}

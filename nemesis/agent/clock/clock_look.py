@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 SECOND = 1_000_000_000
 LONGEST_WATCH = 10.0
@@ -55,7 +55,7 @@ def read_clocks(environment: Mapping[str, str], watch_s: float, now: Sequence[in
     command = [sys.executable, "-c", TELL_TIMES, str(watch_s)]
     told = subprocess.run(command, env=dict(environment), capture_output=True, text=True)
     if told.returncode != 0:
-        raise Trouble("failed", f"the clock probe did not run: {told.stderr.strip()[-300:]}")
+        raise VerbError("failed", f"the clock probe did not run: {told.stderr.strip()[-300:]}")
     lines = [[int(word) for word in line.split()] for line in told.stdout.splitlines()]
     shortest = min(after - before for before, _, _, after in lines)
     kept = [line for line in lines if line[3] - line[0] <= max(shortest, LONGEST_READING)]

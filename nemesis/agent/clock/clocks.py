@@ -30,7 +30,7 @@ from squall.nemesis.agent.clock.clock_page import TRUE, ClockPage, Line, monoton
 from squall.nemesis.agent.clock.device import ClockDevice, RealClockDevice, refusal
 from squall.nemesis.agent.core.journal import Entry, boot_id, write_durably
 from squall.nemesis.agent.core.processes import Definition, Identity
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 PAGE_VARIABLE = "SQUALL_CLOCK_PAGE"
 HERE = Path(__file__).resolve().parent
@@ -135,7 +135,7 @@ class MachineClock:
     def check(self) -> None:
         reason = refusal()
         if reason and isinstance(self._device, RealClockDevice):
-            raise Trouble("refused", f"the machine's clock is not set: {reason}")
+            raise VerbError("refused", f"the machine's clock is not set: {reason}")
 
     def apply(self, name: str, entries: Sequence[Entry]) -> None:
         self._driver.stop()  # first: it must not set the clock at the same time

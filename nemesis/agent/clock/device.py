@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.network import find_program, run
 
 LAB_MARKER = Path("/run/squall-lab-host")
@@ -57,11 +57,11 @@ class RealClockDevice:
     def set_wall_ns(self, wall_ns: int) -> None:
         reason = refusal()
         if reason:
-            raise Trouble("refused", f"the machine's clock is not set: {reason}")
+            raise VerbError("refused", f"the machine's clock is not set: {reason}")
         try:
             time.clock_settime_ns(time.CLOCK_REALTIME, wall_ns)
         except PermissionError:
-            raise Trouble("refused", "setting the clock needs root (CAP_SYS_TIME)") from None
+            raise VerbError("refused", "setting the clock needs root (CAP_SYS_TIME)") from None
 
     def synchronisation(self) -> list[str]:
         systemctl = find_program("systemctl")
@@ -83,4 +83,4 @@ class RealClockDevice:
         for name in services:
             answer = run([systemctl, order, name])
             if answer.returncode != 0:
-                raise Trouble("failed", f"cannot {order} {name}: {answer.stderr.strip()}")
+                raise VerbError("failed", f"cannot {order} {name}: {answer.stderr.strip()}")

@@ -17,7 +17,7 @@ from typing import IO
 
 from squall.nemesis.agent.core.disk_rules import DiskState
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 START_TIMEOUT = 20.0
 
@@ -25,7 +25,7 @@ START_TIMEOUT = 20.0
 def start_watched(
     state: Path, name: str, log: IO[bytes], environment: Mapping[str, str], keep: Callable[[int], None]
 ) -> None:
-    """Start the watch of a process; the process begins once `keep` has recorded its pid. Raises Trouble."""
+    """Start the watch of a process; the process begins once `keep` has recorded its pid. Raises VerbError."""
     answer, tell = os.pipe()
     hear, go = os.pipe()
     try:
@@ -50,7 +50,7 @@ def start_watched(
         said = os.read(answer, 1000).decode() if select.select([answer], [], [], START_TIMEOUT)[0] else "nothing"
         if not said.isdigit():
             watch.kill()
-            raise Trouble("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
+            raise VerbError("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
         keep(int(said))
         with contextlib.suppress(BrokenPipeError):  # the watch has died, and the process with it
             os.write(go, b"+")

@@ -11,12 +11,12 @@ import os
 import signal
 from pathlib import Path
 
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.journal import Journal, boot_id, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Identity, identity_of, state_of, wait_until_absent
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 5.0
@@ -32,16 +32,16 @@ class Helpers:
         self._log = state / f"{program.rpartition('.')[2]}.log"
 
     def start(self, name: str, *options: str) -> Identity:
-        """Start the helper unless it lives. Raises Trouble."""
+        """Start the helper unless it lives. Raises VerbError."""
         alive = self.alive(name)
         if alive:
             return alive
         started = [*command(self._program), "--state", str(self._state), "--helper", name, *options]
-        if not start_detached("helper", started, "--ready", self._log, START_TIMEOUT):
-            raise Trouble("failed", f"{self._program} did not start: {self._log.read_text()[-300:].strip()}")
+        if not daemonize("helper", started, "--ready", self._log, START_TIMEOUT):
+            raise VerbError("failed", f"{self._program} did not start: {self._log.read_text()[-300:].strip()}")
         alive = self.alive(name)
         if alive is None:
-            raise Trouble("failed", f"{self._program} ended as soon as it had started")
+            raise VerbError("failed", f"{self._program} ended as soon as it had started")
         return alive
 
     def alive(self, name: str) -> Identity | None:
@@ -58,7 +58,7 @@ class Helpers:
         if identity is not None:
             os.kill(identity.pid, signal.SIGKILL)
             if not wait_until_absent(identity, END_TIMEOUT):
-                raise Trouble("failed", f"{self._program}, pid {identity.pid}, does not end on SIGKILL")
+                raise VerbError("failed", f"{self._program}, pid {identity.pid}, does not end on SIGKILL")
         record_file(self._state, name).unlink(missing_ok=True)
 
 

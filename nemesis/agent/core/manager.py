@@ -34,8 +34,8 @@ from typing import Any, Protocol, runtime_checkable
 from squall.nemesis.agent.core.arguments import number
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.names import checked_id
-from squall.nemesis.agent.core.trouble import Trouble
-from squall.nemesis.agent.core.verbs import KILLS, TERM, alike
+from squall.nemesis.agent.core.verb_error import VerbError
+from squall.nemesis.agent.core.verbs import KILLS, TERM, verb_family
 
 
 class FaultVerb(Protocol):
@@ -78,7 +78,7 @@ class HealsUnknown(Protocol):
         ...
 
 
-class FaultDesk:
+class FaultManager:
     """Injects and heals faults under the journal's lock."""
 
     def __init__(
@@ -97,12 +97,12 @@ class FaultDesk:
         """Write the entry and inject. A fault that cannot be injected leaves no entry."""
         id, ttl = checked_id(arguments), number(arguments, "ttl")
         if not 0 < ttl <= self._longest_ttl:
-            raise Trouble("bad_argument", f"ttl: {ttl} must be more than 0 and at most {self._longest_ttl:g} s")
+            raise VerbError("bad_argument", f"ttl: {ttl} must be more than 0 and at most {self._longest_ttl:g} s")
         fault = self._verbs[verb]
         with self._journal.locked():
             entry = self._journal.find(id)
             if entry and entry.verb != verb:
-                raise Trouble("bad_argument", f"id: {id!r} is already an open {entry.verb}")
+                raise VerbError("bad_argument", f"id: {id!r} is already an open {entry.verb}")
             prepared = entry.arguments if entry else fault.prepare(arguments)
             self._ensure_guard()
             if entry:
@@ -117,7 +117,7 @@ class FaultDesk:
                 raise
 
     def heal(self, id: str | None = None) -> list[str]:
-        """Heal one fault, or all. Returns the ids that were open. Raises Trouble after the rest if one does not
+        """Heal one fault, or all. Returns the ids that were open. Raises VerbError after the rest if one does not
         heal.
         """
         with self._journal.locked():
@@ -164,7 +164,7 @@ class FaultDesk:
                 failures.append(f"{entry.id} ({entry.verb}): {trouble}")
         if failures:
             rest = f"; healed: {', '.join(healed)}" if healed else ""
-            raise Trouble("failed", f"not healed: {'; '.join(failures)}{rest}")
+            raise VerbError("failed", f"not healed: {'; '.join(failures)}{rest}")
         return healed
 
     def _undo(self, entry: Entry) -> None:
@@ -178,7 +178,7 @@ class FaultDesk:
     def _undo_unknown(self, id: str) -> None:
         """Revert, kind by kind, every fault that a damaged entry could be: only its id is known.
 
-        Kills come last, after everything that must be reverted before a process restarts. Raises Trouble, after the
+        Kills come last, after everything that must be reverted before a process restarts. Raises VerbError, after the
         rest, if a kind fails.
         """
         failures = []
@@ -189,7 +189,9 @@ class FaultDesk:
                 except Exception as trouble:
                     failures.append(f"{name}: {trouble}")
         if failures:
-            raise Trouble("failed", f"its entry is damaged, and not all it could be is reverted: {'; '.join(failures)}")
+            raise VerbError(
+                "failed", f"its entry is damaged, and not all it could be is reverted: {'; '.join(failures)}"
+            )
 
     def _open(self, verb: str, but: str | None = None) -> list[Entry]:
-        return [entry for entry in self._journal.entries() if entry.verb in alike(verb) and entry.id != but]
+        return [entry for entry in self._journal.entries() if entry.verb in verb_family(verb) and entry.id != but]

@@ -11,17 +11,17 @@ import re
 import urllib.parse
 from typing import Any
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,99}")
 _PROCESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def checked_id(arguments: dict[str, Any]) -> str:
-    """The id of a fault to inject. Raises Trouble."""
+    """The id of a fault to inject. Raises VerbError."""
     id = arguments.get("id")
     if not isinstance(id, str) or _ID.fullmatch(id) is None:
-        raise Trouble(
+        raise VerbError(
             "bad_argument",
             f"id: {id!r} must be 1 to 100 letters, digits and any of . _ : @ + / -, the first a letter or digit",
         )
@@ -29,9 +29,9 @@ def checked_id(arguments: dict[str, Any]) -> str:
 
 
 def checked_process(name: object) -> str:
-    """The name of a process. Raises Trouble."""
+    """The name of a process. Raises VerbError."""
     if not isinstance(name, str) or _PROCESS.fullmatch(name) is None:
-        raise Trouble(
+        raise VerbError(
             "bad_argument",
             f"name: {name!r} is not a process name: 1 to 64 letters, digits and . _ -, the first a letter or digit",
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 WAIT_AND_BECOME = 'read -r go || exit 1; exec "$@" </dev/null'
 """The pipe is standard input, from which every shell can read."""
@@ -38,7 +38,7 @@ class Launch(Protocol):
 
 
 def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) -> None:
-    """Start the process in its own session once `keep` has recorded its pid. Raises Trouble."""
+    """Start the process in its own session once `keep` has recorded its pid. Raises VerbError."""
     environment = definition.environment()
     refuse_missing(definition, environment)
     hear, go = os.pipe()
@@ -60,7 +60,7 @@ def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) 
         with contextlib.suppress(BrokenPipeError):  # it has been killed meanwhile
             os.write(go, b"+\n")
     except OSError as trouble:
-        raise Trouble("failed", f"cannot start {definition.name}: {trouble}") from None
+        raise VerbError("failed", f"cannot start {definition.name}: {trouble}") from None
     finally:
         for one in (hear, go):
             if one != -1:
@@ -68,10 +68,10 @@ def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) 
 
 
 def refuse_missing(definition: Launch, environment: Mapping[str, str]) -> None:
-    """Raise Trouble for a missing program, as starting it would."""
+    """Raise VerbError for a missing program, as starting it would."""
     program = definition.argv[0] if definition.argv else ""
     path = str(Path(definition.cwd, program)) if "/" in program else program
     if shutil.which(path, path=environment.get("PATH")) is None:
-        raise Trouble(
+        raise VerbError(
             "failed", f"cannot start {definition.name}: No such file or directory, or no program: {program!r}"
         )

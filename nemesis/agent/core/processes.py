@@ -21,7 +21,7 @@ from squall.nemesis.agent.core.disk_launch import start_watched
 from squall.nemesis.agent.core.journal import write_durably
 from squall.nemesis.agent.core.names import checked_process
 from squall.nemesis.agent.core.process_launch import start_held
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 STEP = 0.005
@@ -136,7 +136,7 @@ class Processes:
             return Definition(**json.loads(self._file(name, "definition").read_text()))
         except FileNotFoundError:
             known = ", ".join(self.names()) or "none"
-            raise Trouble("unknown_process", f"no process {name!r} is defined; known are {known}") from None
+            raise VerbError("unknown_process", f"no process {name!r} is defined; known are {known}") from None
 
     def names(self) -> list[str]:
         return sorted(path.name.removesuffix(".definition") for path in self._directory.glob("*.definition"))
@@ -165,10 +165,10 @@ class Processes:
         return identity
 
     def adopt(self, name: str, pid: int) -> Identity:
-        """Register under this name a process that was started elsewhere. It is never restarted. Raises Trouble."""
+        """Register under this name a process that was started elsewhere. It is never restarted. Raises VerbError."""
         identity = identity_of(pid)
         if state_of(identity) == "absent":
-            raise Trouble("not_running", f"no process has the pid {pid}")
+            raise VerbError("not_running", f"no process has the pid {pid}")
         self.define(Definition(name, [], {}, str(self._state), str(self._state / f"{name}.log"), "SIGTERM"))
         self._keep(name, identity, wanted=False)
         return identity
@@ -192,7 +192,7 @@ class Processes:
             return True
         send_signal(identity, signal.SIGKILL)
         if not wait_until_absent(identity, timeout=5):
-            raise Trouble("failed", f"pid {identity.pid} is still there 5 s after SIGKILL")
+            raise VerbError("failed", f"pid {identity.pid} is still there 5 s after SIGKILL")
         return False
 
     def _launch(self, definition: Definition) -> Identity:

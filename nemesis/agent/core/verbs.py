@@ -19,7 +19,7 @@ WITH_OTHERS = {"disk.damage": KILLS, "disk.copy": (PAUSE,)}
 """Verbs whose reverting depends on the open entries of other verbs."""
 
 
-def alike(verb: str) -> tuple[str, ...]:
+def verb_family(verb: str) -> tuple[str, ...]:
     """The verbs whose open entries together decide the host's state."""
     if verb in DISK_FAULTS:
         return (*DISK_FAULTS, *KILLS)

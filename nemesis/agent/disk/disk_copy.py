@@ -21,7 +21,7 @@ from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Processes, send_signal, state_of, wait_for_state
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import PAUSE
 from squall.nemesis.agent.disk.disk_load import log_directory
 from squall.nemesis.agent.disk.power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
@@ -65,7 +65,7 @@ class CopyDisk:
         size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
         free = shutil.disk_usage(self._copies.of("any").parent).free
         if size > MOST_BYTES or size * ROOM > free:
-            raise Trouble("unsupported", f"the log directory has {size} bytes, and {free} are free: too much to copy")
+            raise VerbError("unsupported", f"the log directory has {size} bytes, and {free} are free: too much to copy")
         self._copies.forget(text(arguments, "id"))
         return {"name": name, "data": str(data)}
 
@@ -108,7 +108,7 @@ class RewindDisk(Damage):
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         copy = self._copies.of(text(arguments, "copy"))
         if not copy.is_dir():
-            raise Trouble("failed", f"copy: {arguments['copy']!r} is not a copy made by `disk.copy`")
+            raise VerbError("failed", f"copy: {arguments['copy']!r} is not a copy made by `disk.copy`")
         return {**super().prepare(arguments), "copy": str(copy)}
 
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:

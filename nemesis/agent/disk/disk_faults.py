@@ -26,7 +26,7 @@ from squall.nemesis.agent.core.disk_rules import STRUCK, DiskState, Rule
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.processes import STEP, Definition, Identity, Processes
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import DISK_FULL, ERROR, KILL_AT_CALL, KILLS
 from squall.nemesis.agent.disk.disk_calls import KINDS, chosen
 
@@ -37,30 +37,30 @@ LAST_WORDS_WITHIN = 2.0
 
 
 def checked_calls(calls: object) -> list[str]:
-    """Check names of disk calls. Raises Trouble."""
+    """Check names of disk calls. Raises VerbError."""
     if not isinstance(calls, list) or not all(call in KINDS for call in calls):
-        raise Trouble("bad_argument", f"calls: {calls!r} must be a list of {', '.join(KINDS)}")
+        raise VerbError("bad_argument", f"calls: {calls!r} must be a list of {', '.join(KINDS)}")
     return list(dict.fromkeys(calls))
 
 
 def refuse_what_cannot_be_watched(definition: Definition) -> None:
-    """Raise Trouble if disk calls are to be watched and this machine cannot do it."""
+    """Raise VerbError if disk calls are to be watched and this machine cannot do it."""
     if not definition.disk_calls:
         return
     if not definition.data:
-        raise Trouble("bad_argument", "data: needed with `disk_calls`, as only calls on files below it count")
+        raise VerbError("bad_argument", "data: needed with `disk_calls`, as only calls on files below it count")
     # In a process of its own: the trial forks, and we have threads.
     trial = command("disk.seccomp")
     tried = subprocess.run(trial, capture_output=True, text=True, timeout=20, check=False)
     if tried.returncode:
         reason = tried.stdout.strip() or tried.stderr.strip()
-        raise Trouble("unsupported", f"disk calls of {definition.name} cannot be watched: {reason}")
+        raise VerbError("unsupported", f"disk calls of {definition.name} cannot be watched: {reason}")
 
 
 def where_in(directory: str, pattern: object) -> str:
-    """The pattern of whole paths for a pattern of names below the directory. Raises Trouble."""
+    """The pattern of whole paths for a pattern of names below the directory. Raises VerbError."""
     if not isinstance(pattern, str) or not pattern or pattern.startswith("/"):
-        raise Trouble("bad_argument", f"path: {pattern!r} must be like *.log or events-0/*, below the log directory")
+        raise VerbError("bad_argument", f"path: {pattern!r} must be like *.log or events-0/*, below the log directory")
     return "*" if pattern == "*" else f"{glob.escape(os.path.realpath(directory))}/{pattern}"
 
 
@@ -76,7 +76,7 @@ def calls_under_way(identity: Identity | None) -> list[str]:
     return sorted(found)
 
 
-class Revival:
+class RestartPolicy:
     """Restarts processes that ended because of a fault that is over."""
 
     def __init__(self, processes: Processes, watches: Watches) -> None:
@@ -117,10 +117,10 @@ class Revival:
 class DisturbDisk:
     """The common part of the verbs that write disk rules."""
 
-    def __init__(self, processes: Processes, files: DiskState, revival: Revival) -> None:
+    def __init__(self, processes: Processes, files: DiskState, restart_policy: RestartPolicy) -> None:
         self._processes = processes
         self._files = files
-        self._revival = revival
+        self._restart_policy = restart_policy
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name, calls = text(arguments, "name"), checked_calls(arguments.get("calls", list(USUAL_CALLS)))
@@ -128,7 +128,9 @@ class DisturbDisk:
         unwatched = [call for call in calls if call not in definition.disk_calls]
         if not calls or unwatched:
             asked = ", ".join(unwatched) or "no"
-            raise Trouble("unsupported", f"{name} was defined without `disk_calls` for {asked} calls: none is watched")
+            raise VerbError(
+                "unsupported", f"{name} was defined without `disk_calls` for {asked} calls: none is watched"
+            )
         self._files.forget_count(text(arguments, "id"))
         path = where_in(definition.data, arguments.get("path", "*"))
         return {"name": name, "calls": calls, "path": path, **self._particulars(arguments)}
@@ -148,7 +150,7 @@ class DisturbDisk:
         for name in self._processes.names():
             if self._files.rules_file(name).exists():
                 self._write(name, remaining)
-                self._revival.revive(name, remaining)
+                self._restart_policy.revive(name, remaining)
 
     def _write(self, name: str, entries: Sequence[Entry]) -> None:
         ours = [entry for entry in entries if entry.arguments["name"] == name and entry.verb not in KILLS]
@@ -161,16 +163,16 @@ class FailDisk(DisturbDisk):
     def _particulars(self, arguments: dict[str, Any]) -> dict[str, Any]:
         error = required({"errno": "EIO", **arguments}, "errno", str, "the name of an error")
         if error not in ERRORS:
-            raise Trouble("bad_argument", f"errno: {error!r} must be one of {', '.join(ERRORS)}")
+            raise VerbError("bad_argument", f"errno: {error!r} must be one of {', '.join(ERRORS)}")
         probability = number({"probability": 1.0, **arguments}, "probability")
         if not 0 < probability <= 1:
-            raise Trouble("bad_argument", f"probability: {probability} must be more than 0 and at most 1")
+            raise VerbError("bad_argument", f"probability: {probability} must be more than 0 and at most 1")
         return {"error": ERRORS[error], "probability": probability}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         super().undo(entry, remaining)
-        self._revival.see_it_end(entry.arguments["name"])
-        self._revival.revive(entry.arguments["name"], remaining)
+        self._restart_policy.see_it_end(entry.arguments["name"])
+        self._restart_policy.revive(entry.arguments["name"], remaining)
 
 
 class SlowDisk(DisturbDisk):
@@ -179,7 +181,7 @@ class SlowDisk(DisturbDisk):
     def _particulars(self, arguments: dict[str, Any]) -> dict[str, Any]:
         latency = number(arguments, "latency_s")
         if latency <= 0:
-            raise Trouble("bad_argument", f"latency_s: {latency} must be more than 0")
+            raise VerbError("bad_argument", f"latency_s: {latency} must be more than 0")
         return {"delay": latency}
 
 

@@ -25,9 +25,9 @@ from squall.nemesis.agent.core.disk_rules import DiskState
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import DISK_FULL, KILLS
-from squall.nemesis.agent.disk.disk_faults import DisturbDisk, Revival
+from squall.nemesis.agent.disk.disk_faults import DisturbDisk, RestartPolicy
 from squall.nemesis.agent.disk.disk_load import beside, log_directory
 
 CALLS = ["write", "create", "rename"]
@@ -87,8 +87,8 @@ def free_bytes(directory: Path) -> int:
 class FillDisk(DisturbDisk):
     """`disk.fill`"""
 
-    def __init__(self, processes: Processes, files: DiskState, revival: Revival, state: Path) -> None:
-        super().__init__(processes, files, revival)
+    def __init__(self, processes: Processes, files: DiskState, restart_policy: RestartPolicy, state: Path) -> None:
+        super().__init__(processes, files, restart_policy)
         self._state = state
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class FillDisk(DisturbDisk):
             file = filler_for(data, text(arguments, "id"))
             return {"name": name, "calls": [], "filler": str(file), "leave": round(leave)}
         if leave:
-            raise Trouble("unsupported", f"leave: {leave:g} needs a file system of the log directory's own: {reason}")
+            raise VerbError("unsupported", f"leave: {leave:g} needs a file system of the log directory's own: {reason}")
         return super().prepare({**arguments, "calls": CALLS})
 
     def _particulars(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +123,8 @@ class FillDisk(DisturbDisk):
                 self._processes.start(name)
             return
         super().undo(entry, remaining)
-        self._revival.see_it_end(name)
-        self._revival.revive(name, remaining)
+        self._restart_policy.see_it_end(name)
+        self._restart_policy.revive(name, remaining)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
         for name in self._processes.names():
@@ -149,7 +149,7 @@ def fill(file: Path, leave: int) -> None:
                 os.posix_fallocate(descriptor, at, step)
             except OSError as trouble:
                 if trouble.errno != errno.ENOSPC:
-                    raise Trouble("unsupported", f"{file.parent}: cannot be filled: {trouble}") from None
+                    raise VerbError("unsupported", f"{file.parent}: cannot be filled: {trouble}") from None
                 os.ftruncate(descriptor, at)
                 step //= 2
                 continue

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.nemesis.agent.core.journal import Entry, write_durably
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.disk.disk_faults import DisturbDisk
 
 FSYNCS = ("fsync", "fsync-directory")
@@ -81,10 +81,12 @@ class LieDisk(DisturbDisk):
         prepared = super().prepare({"calls": list(FSYNCS), **arguments})
         honest = [call for call in prepared["calls"] if call not in FSYNCS]
         if honest:
-            raise Trouble("bad_argument", f"calls: {', '.join(honest)}: only {' and '.join(FSYNCS)} can be lied about")
+            raise VerbError(
+                "bad_argument", f"calls: {', '.join(honest)}: only {' and '.join(FSYNCS)} can be lied about"
+            )
         definition = self._processes.definition(prepared["name"])
         if not definition.ledger or not Path(definition.ledger).exists():
-            raise Trouble("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
+            raise VerbError("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
         return {**prepared, "ledger": definition.ledger, "pattern": arguments.get("path", "*")}
 
     def _particulars(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from squall.nemesis.agent.core.arguments import number, text, whole
 from squall.nemesis.agent.core.helpers import Helpers
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 LEAST_BYTES = 4096
 MOST_BYTES = 1 << 30
@@ -32,10 +32,10 @@ LONGEST_LOOK = 5.0
 
 
 def log_directory(processes: Processes, name: str) -> Path:
-    """The log directory of a process. Raises Trouble if it was defined without one."""
+    """The log directory of a process. Raises VerbError if it was defined without one."""
     definition = processes.definition(name)
     if not definition.data:
-        raise Trouble("unsupported", f"{name} was defined without `data`: where it writes is not known")
+        raise VerbError("unsupported", f"{name} was defined without `data`: where it writes is not known")
     return Path(definition.data)
 
 
@@ -57,10 +57,12 @@ class LoadDisk:
         size = whole(arguments, "bytes", MOST_BYTES)
         writers = whole({"writers": 1, **arguments}, "writers", MOST_WRITERS)
         if not writers or size < LEAST_BYTES * writers:
-            raise Trouble("bad_argument", f"bytes: {size} must be at least {LEAST_BYTES} for each of {writers} writers")
+            raise VerbError(
+                "bad_argument", f"bytes: {size} must be at least {LEAST_BYTES} for each of {writers} writers"
+            )
         free = shutil.disk_usage(directory).free
         if free < size + SPARE_BYTES:
-            raise Trouble("unsupported", f"bytes: {size} are too many where {free} are free, of which 1 GiB stays so")
+            raise VerbError("unsupported", f"bytes: {size} are too many where {free} are free, of which 1 GiB stays so")
         return {"name": name, "directory": str(directory), "bytes": size, "writers": writers}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ take longer waits in a queue, and no other call waits behind it. It proceeds ear
 
 **If the watch dies.** Without a watch the filtered calls would fail with ENOSYS for ever. So the kernel kills the node
 together with its watch (PR_SET_PDEATHSIG), however the watch ended; the keeper finds both dead and restarts them
-(`Revival.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.
+(`RestartPolicy.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.
 
 **What the watch leaves.** The watch file is locked while the watch lives, and holds its pid. Afterwards the file is
 empty if the node's end has nothing to do with a disk fault. It says `struck` if the node exited within seconds after a
@@ -40,7 +40,7 @@ from squall.nemesis.agent.core.disk_rules import STRUCK, Counts, DiskState, Rule
 from squall.nemesis.agent.core.processes import Definition, Processes
 from squall.nemesis.agent.disk import seccomp
 from squall.nemesis.agent.disk.disk_calls import Watched, chosen, traps
-from squall.nemesis.agent.disk.failpoint_strike import Deeds, Executioner, places
+from squall.nemesis.agent.disk.failpoint_strike import Deeds, KillTrigger, places
 from squall.nemesis.agent.disk.seccomp import Notice, Trap, Unsupported
 
 GLANCE = 0.02
@@ -61,7 +61,7 @@ class Waiting:
     lie: bool = field(default=False, compare=False)
 
 
-class Watch:
+class SyscallSupervisor:
     """Answers the calls of one process."""
 
     def __init__(
@@ -71,11 +71,11 @@ class Watch:
         rules: RuleReader,
         counts: Counts,
         rng: random.Random,
-        executioner: Executioner,
+        kill_trigger: KillTrigger,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listener = listener
-        self._executioner = executioner
+        self._kill_trigger = kill_trigger
         self._watched = watched
         self._rules = rules
         self._counts = counts
@@ -120,12 +120,12 @@ class Watch:
         struck = [rule for rule in rules if kind in rule.calls and self._is_about(rule, notice)]
         if not seccomp.is_valid(self._listener, notice.id):
             return
-        if kind and any(self._executioner.strikes(one, kind, notice, self._counts) for one in struck if one.kill):
+        if kind and any(self._kill_trigger.strikes(one, kind, notice, self._counts) for one in struck if one.kill):
             return
         self._suffer(notice.id, [rule for rule in struck if not rule.kill], now)
 
     def _is_about(self, rule: Rule, notice: Notice) -> bool:
-        """Whether the rule concerns the call's file. The `Executioner` checks this itself for rules that kill."""
+        """Whether the rule concerns the call's file. The `KillTrigger` checks this itself for rules that kill."""
         if rule.kill or rule.path == "*":
             return True
         try:
@@ -248,13 +248,13 @@ def run(state: Path, name: str, tell: Callable[[str], None], is_known: Callable[
             leave(file.fileno(), "")
             return
         rules, counts = RuleReader(files, name), Counts(files)
-        executioner = Executioner(listener, pid, process, calls, Deeds(state))
+        kill_trigger = KillTrigger(listener, pid, process, calls, Deeds(state))
         rng = random.Random(f"{name} {pid}")
-        watch = Watch(listener, Watched(definition.data, calls), rules, counts, rng, executioner)
-        watch.serve(process)
+        supervisor = SyscallSupervisor(listener, Watched(definition.data, calls), rules, counts, rng, kill_trigger)
+        supervisor.serve(process)
         _, status = os.waitpid(pid, 0)
-        killed_here = executioner.struck is not None
-        leave(file.fileno(), STRUCK if killed_here else farewell(status, watch.failed_last, time.monotonic()))
+        killed_here = kill_trigger.struck is not None
+        leave(file.fileno(), STRUCK if killed_here else farewell(status, supervisor.failed_last, time.monotonic()))
 
 
 def farewell(status: int, failed_last: float | None, now: float) -> str:

@@ -81,7 +81,7 @@ class Deeds:
         self._file(id).unlink(missing_ok=True)
 
 
-class Executioner:
+class KillTrigger:
     """Kills the process of one watch at the calls that rules name."""
 
     def __init__(self, listener: int, pid: int, process: int, calls: Mapping[int, Call], deeds: Deeds) -> None:

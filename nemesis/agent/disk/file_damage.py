@@ -27,7 +27,7 @@ from squall.nemesis.agent.core.arguments import number, required, text
 from squall.nemesis.agent.core.journal import Entry, Journal, sync_directory, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import KILLS
 from squall.nemesis.agent.disk.disk_load import log_directory
 
@@ -52,7 +52,7 @@ except FileNotFoundError:
 
 
 @dataclass(frozen=True)
-class Place:
+class FileRange:
     """A stretch of a file, named below the log directory; `source` is where a copy is taken from."""
 
     file: str
@@ -61,8 +61,10 @@ class Place:
     source: int = 0
 
 
-def choose(directory: Path, pattern: str, how: str, where: str, length: int, seed: str) -> Place:
-    """Choose the largest file that matches the pattern, and the place in it. Raises Trouble if none is large enough."""
+def choose(directory: Path, pattern: str, how: str, where: str, length: int, seed: str) -> FileRange:
+    """Choose the largest file that matches the pattern, and the place in it. Raises VerbError if none is large
+    enough.
+    """
     rng = random.Random(seed)
     least = 0 if how in NAMES else 2 * length if how == "copy" else length
     found = [
@@ -72,19 +74,23 @@ def choose(directory: Path, pattern: str, how: str, where: str, length: int, see
     ]
     fitting = [(size, name) for size, name in found if size >= least and fnmatch.fnmatch(name, pattern)]
     if not fitting:
-        raise Trouble("failed", f"no file below the log directory is named {pattern} and has {least} bytes")
+        raise VerbError("failed", f"no file below the log directory is named {pattern} and has {least} bytes")
     size, name = max(fitting)
     if how in NAMES:
-        return Place(name, 0, size)
+        return FileRange(name, 0, size)
     last = size - length
     offset = {"start": 0, "middle": last // 2, "end": last}.get(where, rng.randint(0, last))
     if how == "truncate":
-        return Place(name, last, length)
+        return FileRange(name, last, length)
     if how != "copy":
-        return Place(name, offset, length)
+        return FileRange(name, offset, length)
     if offset >= length:
-        return Place(name, offset, length, offset - length)
-    return Place(name, offset, length, offset + length) if offset + length <= last else Place(name, 0, length, length)
+        return FileRange(name, offset, length, offset - length)
+    return (
+        FileRange(name, offset, length, offset + length)
+        if offset + length <= last
+        else FileRange(name, 0, length, length)
+    )
 
 
 def damaged(how: str, original: bytes, copied: bytes, seed: str) -> bytes:
@@ -140,11 +146,11 @@ class DamageFile:
         how, place = checked_how(arguments), place_in(arguments)
         path = Path(os.path.realpath(data / place.file))
         if data not in path.parents or not path.is_file():
-            raise Trouble("failed", f"file: {place.file!r} is not a file below the log directory")
+            raise VerbError("failed", f"file: {place.file!r} is not a file below the log directory")
         if how not in NAMES and path.stat().st_size < max(place.offset, place.source) + place.length:
-            raise Trouble("failed", f"{place.file} has become shorter than {place.offset + place.length} bytes")
+            raise VerbError("failed", f"{place.file} has become shorter than {place.offset + place.length} bytes")
         if how == "delete" and data.parent.stat().st_dev != data.stat().st_dev:
-            raise Trouble("unsupported", "a file is deleted by moving it beside the log directory, which is a mount")
+            raise VerbError("unsupported", "a file is deleted by moving it beside the log directory, which is a mount")
         self._kept.forget(text(arguments, "id"))
         moved = path.with_name(f"{path.name}{SUFFIX}")
         if how == "delete":
@@ -181,7 +187,7 @@ class DamageFile:
         copied = read_at(path, told["source"], told["length"]) if told["how"] == "copy" else b""
         now = damaged(told["how"], original, copied, entry.id)
         if now == original:
-            raise Trouble("failed", f"{path.name}: the bytes from {told['offset']} on would not change")
+            raise VerbError("failed", f"{path.name}: the bytes from {told['offset']} on would not change")
         self._kept.keep(entry, original, now)
         write_at(path, told["offset"], now)
 
@@ -236,16 +242,16 @@ def move(old: Path, new: Path) -> None:
 def checked_how(arguments: dict[str, Any]) -> str:
     how = text(arguments, "how")
     if how not in HOWS:
-        raise Trouble("bad_argument", f"how: {how!r} must be one of {', '.join(HOWS)}")
+        raise VerbError("bad_argument", f"how: {how!r} must be one of {', '.join(HOWS)}")
     return how
 
 
-def place_in(arguments: dict[str, Any]) -> Place:
-    """The place that an earlier `probe.file` returned. Raises Trouble."""
+def place_in(arguments: dict[str, Any]) -> FileRange:
+    """The place that an earlier `probe.file` returned. Raises VerbError."""
     found = [round(number({"source": 0, **arguments}, name)) for name in ("offset", "length", "source")]
     if min(found) < 0 or found[1] > MOST_BYTES:
-        raise Trouble("bad_argument", f"offset, length and source: {found} must be from 0 to {MOST_BYTES}")
-    return Place(text(arguments, "file"), *found)
+        raise VerbError("bad_argument", f"offset, length and source: {found} must be from 0 to {MOST_BYTES}")
+    return FileRange(text(arguments, "file"), *found)
 
 
 def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -258,13 +264,13 @@ def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]
     else:
         where = required({"where": "random", **arguments}, "where", str, "a place")
         if where not in PLACES:
-            raise Trouble("bad_argument", f"where: {where!r} must be one of {', '.join(PLACES)}")
+            raise VerbError("bad_argument", f"where: {where!r} must be one of {', '.join(PLACES)}")
         length = round(number(arguments, "length"))
         place = choose(data, text(arguments, "file"), checked_how(arguments), where, length, id)
     command = [sys.executable, "-c", READ, str(data / place.file), str(place.offset), str(place.length)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     if told.returncode:
-        raise Trouble("failed", f"{place.file} cannot be read: {told.stderr.strip()[-200:]}")
+        raise VerbError("failed", f"{place.file} cannot be read: {told.stderr.strip()[-200:]}")
     seen: dict[str, Any] = json.loads(told.stdout)
     chosen = {"file": place.file, "offset": place.offset, "length": place.length, "source": place.source}
     return {**chosen, **seen, "open": journal.find(id) is not None}

@@ -29,7 +29,7 @@ from squall.nemesis.agent.core.arguments import text
 from squall.nemesis.agent.core.journal import Entry, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.disk.batches import Offsets, joined, log_of, offsets_beyond
 from squall.nemesis.agent.disk.disk_lies import believable, go_on_lying
 from squall.nemesis.agent.process.signals import Kill
@@ -200,7 +200,7 @@ class Damage(Kill, ABC):
         name = text(arguments, "name")
         definition = self._processes.definition(name)
         if not definition.data or not definition.ledger:
-            raise Trouble(
+            raise VerbError(
                 "unsupported", f"{name} was defined without `data` and `ledger`: what it has fsynced is not known"
             )
         self._losses.forget(text(arguments, "id"))
@@ -242,7 +242,7 @@ class PowerLoss(Damage):
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         mode = str(arguments.get("mode", "all"))
         if mode not in MODES:
-            raise Trouble("bad_argument", f"mode: {mode!r} must be one of {', '.join(MODES)}")
+            raise VerbError("bad_argument", f"mode: {mode!r} must be one of {', '.join(MODES)}")
         return {**super().prepare(arguments), "mode": mode}
 
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:

@@ -30,17 +30,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.durable import fill_reserve, write_in_place
 from squall.nemesis.agent.core.journal import Journal
 from squall.nemesis.agent.core.lock_holders import end_stopped_keepers, holders, is_stopped
-from squall.nemesis.agent.core.manager import FaultDesk
+from squall.nemesis.agent.core.manager import FaultManager
 from squall.nemesis.agent.core.processes import identity_of
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.guard.heartbeat import STALE_AFTER, Heartbeat
 from squall.nemesis.agent.guard.sentries import Sentries
 from squall.nemesis.agent.guard.systemd_timer import SystemdTimer
-from squall.nemesis.agent.probe.probes import Ear
+from squall.nemesis.agent.probe.probes import UdpResponder
 
 GLANCE = 0.2
 AGAIN_AFTER_FAILURE = 1.0
@@ -82,7 +82,7 @@ class KeeperLocks:
         return self.keeper_lives() and self._heartbeat.age() < STALE_AFTER and not any(map(is_stopped, self._keepers()))
 
     def end_keeper_that_does_not_work(self) -> None:
-        """Kill the process that holds the lock and wait until the lock is free. Raises Trouble if it does not become
+        """Kill the process that holds the lock and wait until the lock is free. Raises VerbError if it does not become
         free.
         """
         deadline = time.monotonic() + START_TIMEOUT
@@ -91,7 +91,7 @@ class KeeperLocks:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() > deadline:
-                raise Trouble("failed", f"a keeper that does not work holds {self._keeper_file} and does not end")
+                raise VerbError("failed", f"a keeper that does not work holds {self._keeper_file} and does not end")
             time.sleep(0.01)
 
     def _keepers(self) -> list[int]:
@@ -165,22 +165,22 @@ class Guard:
         if self.locks.keeper_lives():
             return
         log_path = self.state / "keeper.log"
-        if not start_detached("keeper", self.command, "--keeper", log_path, START_TIMEOUT):
-            raise Trouble("failed", f"the keeper did not start, so no fault is injected: {_last_words(log_path)}")
+        if not daemonize("keeper", self.command, "--keeper", log_path, START_TIMEOUT):
+            raise VerbError("failed", f"the keeper did not start, so no fault is injected: {_last_words(log_path)}")
 
     def ensure_all(self) -> None:
         """Before an injection, ensure room to heal, a keeper, its sentries and the timer. The caller holds the lock.
 
-        Raises Trouble: without room, keeper and sentries no fault is injected.
+        Raises VerbError: without room, keeper and sentries no fault is injected.
         """
         try:
             self.heartbeat.reserve()
             if not fill_reserve(self.state):
-                raise Trouble("failed", f"no fault is injected: {self.state} has no free space to heal it")
+                raise VerbError("failed", f"no fault is injected: {self.state} has no free space to heal it")
             self.ensure_keeper()
             self.sentries.ensure()
         except OSError as trouble:
-            raise Trouble("failed", f"no fault is injected: it could not be healed: {trouble}") from None
+            raise VerbError("failed", f"no fault is injected: it could not be healed: {trouble}") from None
         self.timer.start()
 
     def watch(self, journal: Journal) -> None:
@@ -200,7 +200,7 @@ class Guard:
         with self.locks.as_agent_that_stays() as staying:
             while staying and journal.entries():
                 time.sleep(GLANCE)
-        with contextlib.suppress(Trouble, OSError):
+        with contextlib.suppress(VerbError, OSError):
             self._replace_what_does_not_work(journal)
 
     def _replace_what_does_not_work(self, journal: Journal) -> None:
@@ -229,9 +229,9 @@ def say(text: str) -> None:
 class Listener:
     """Answers probes in its own thread: neither healing nor a flood of datagrams delays the other."""
 
-    def __init__(self, ear: Callable[[], Ear]) -> None:
-        self._open = ear
-        self._ear: Ear | None = None
+    def __init__(self, responder: Callable[[], UdpResponder]) -> None:
+        self._open = responder
+        self._responder: UdpResponder | None = None
         self._ending = False
         self._said = ""
         self._ignored: Counter[str] = Counter()
@@ -247,19 +247,19 @@ class Listener:
         """Stop the thread and free the port before returning."""
         self._ending = True
         self._thread.join()
-        if self._ear is not None:
-            self._ear.close()
+        if self._responder is not None:
+            self._responder.close()
 
     def _listen(self) -> None:
         while not self._ending:
-            if self._ear is None:
+            if self._responder is None:
                 self._try_to_open()
             try:
-                if self._ear is None:
+                if self._responder is None:
                     time.sleep(GLANCE)
                 else:
-                    self._ear.listen(GLANCE)
-                    self._tell_ignored(self._ear)
+                    self._responder.listen(GLANCE)
+                    self._tell_ignored(self._responder)
             except Exception as trouble:  # no error may end the listening
                 self._tell(f"listening for probes: {type(trouble).__name__}: {trouble}")
                 time.sleep(GLANCE)
@@ -267,16 +267,16 @@ class Listener:
     def _try_to_open(self) -> None:
         """Try to open the port. Without it the keeper still heals; probes then find no listener."""
         try:
-            self._ear = self._open()
+            self._responder = self._open()
         except Exception as trouble:
             self._tell(f"cannot listen for probes: {trouble}")
 
-    def _tell_ignored(self, ear: Ear) -> None:
+    def _tell_ignored(self, responder: UdpResponder) -> None:
         """Log the counts once a minute, if they have grown."""
-        if ear.ignored != self._ignored and time.monotonic() >= self._tell_ignored_at:
-            self._ignored = ear.ignored.copy()
+        if responder.ignored != self._ignored and time.monotonic() >= self._tell_ignored_at:
+            self._ignored = responder.ignored.copy()
             self._tell_ignored_at = time.monotonic() + TELL_IGNORED_EVERY
-            told = ", ".join(f"{count} {why}" for why, count in sorted(ear.ignored.items()))
+            told = ", ".join(f"{count} {why}" for why, count in sorted(responder.ignored.items()))
             say(f"datagrams ignored so far: {told}")
 
     def _tell(self, what: str) -> None:
@@ -291,15 +291,15 @@ class Keeper:
     def __init__(
         self,
         journal: Journal,
-        desk: FaultDesk,
+        manager: FaultManager,
         guard: Guard,
-        ear: Callable[[], Ear],
+        responder: Callable[[], UdpResponder],
         revive: Callable[[], list[str]],
     ) -> None:
         self._journal = journal
-        self._desk = desk
+        self._manager = manager
         self._guard = guard
-        self._listener = Listener(ear)
+        self._listener = Listener(responder)
         self._revive = revive
         self._said: str = ""
         self._reserve_due = 0.0
@@ -330,7 +330,7 @@ class Keeper:
         try:
             return do()
         except Exception as trouble:
-            said = f"{type(trouble).__name__}: {trouble}" if not isinstance(trouble, Trouble) else trouble.error
+            said = f"{type(trouble).__name__}: {trouble}" if not isinstance(trouble, VerbError) else trouble.error
             if said != self._said:
                 say(said)
             self._said = said
@@ -339,9 +339,9 @@ class Keeper:
 
     def _heal_what_is_due(self) -> None:
         if self._journal.expired():
-            say(f"healed, their time being up: {', '.join(self._desk.heal_expired())}")
-        if self._desk.broken():
-            say(f"ended before their time, their process having died: {', '.join(self._desk.heal_broken())}")
+            say(f"healed, their time being up: {', '.join(self._manager.heal_expired())}")
+        if self._manager.broken():
+            say(f"ended before their time, their process having died: {', '.join(self._manager.heal_broken())}")
 
     def _start_what_fell_with_its_watch(self) -> None:
         """Restart processes that ended because of the watch over their disk calls (`disk_faults.py`)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.link.link_shapes import Shape
 from squall.nemesis.agent.link.nfqueue import find_driver, program, why_iptables_cannot
 from squall.nemesis.agent.net.empty_tables import remove_empty_table
@@ -167,7 +167,7 @@ class IptablesRules:
 def _found(name: str) -> str:
     path = program(name)
     if path is None:
-        raise Trouble("failed", f"{name} is not installed any more")
+        raise VerbError("failed", f"{name} is not installed any more")
     return path
 
 
@@ -196,16 +196,16 @@ class QueueRules:
         return self._driver
 
     def tables_for(self, shape: Shape) -> list[str]:
-        """The tables that need rules for this shape. Raises Trouble for a shape that is not possible here."""
+        """The tables that need rules for this shape. Raises VerbError for a shape that is not possible here."""
         driver, cannot = self.driver()
         if driver is None:
-            raise Trouble("unsupported", f"links cannot be shaped on this host: {cannot}")
+            raise VerbError("unsupported", f"links cannot be shaped on this host: {cannot}")
         if driver == "nft":
             return ["nft"]
         six = [peer for peer in shape.peers if peer != EVERYONE and family_of(peer) == "ip6"]
         without_six = why_iptables_cannot("ip6tables")
         if six and without_six:
-            raise Trouble("unsupported", f"peers: {six[0]}: packets of IPv6 cannot be queued here: {without_six}")
+            raise VerbError("unsupported", f"peers: {six[0]}: packets of IPv6 cannot be queued here: {without_six}")
         return ["iptables"] if without_six else ["iptables", "ip6tables"]
 
     def written(self) -> list[str]:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.network import EVERYONE, checked_sources
 
 DIRECTIONS = ("both", "in", "out")
@@ -86,18 +86,18 @@ def shape_from(told: dict[str, Any]) -> Shape:
 def _amount(arguments: dict[str, Any], name: str, most: float) -> float:
     value = arguments.get(name) or 0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise Trouble("bad_argument", f"{name}: {value!r} must be a number from 0 to {most:g}")
+        raise VerbError("bad_argument", f"{name}: {value!r} must be a number from 0 to {most:g}")
     return float(value)
 
 
 def checked_shape(id: str, arguments: dict[str, Any]) -> Shape:
-    """The arguments of the verb as a shape. Raises Trouble."""
+    """The arguments of the verb as a shape. Raises VerbError."""
     direction = arguments.get("direction", "both")
     if direction not in DIRECTIONS:
-        raise Trouble("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
+        raise VerbError("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
     distribution = arguments.get("distribution", "uniform")
     if distribution not in DISTRIBUTIONS:
-        raise Trouble("bad_argument", f"distribution: {distribution!r} must be one of {', '.join(DISTRIBUTIONS)}")
+        raise VerbError("bad_argument", f"distribution: {distribution!r} must be one of {', '.join(DISTRIBUTIONS)}")
     rate = _amount(arguments, "rate", math.inf)
     shape = Shape(
         id=id,
@@ -120,23 +120,23 @@ def checked_shape(id: str, arguments: dict[str, Any]) -> Shape:
 
 
 def _refuse_nonsense(shape: Shape) -> None:
-    """Raise Trouble for a shape that has no effect or no end."""
+    """Raise VerbError for a shape that has no effect or no end."""
     if shape.only_delays and not (shape.delay or shape.jitter):
-        raise Trouble(
+        raise VerbError(
             "bad_argument",
             "none of delay_s, jitter_s, loss, rate, enter, duplicate, corrupt and reorder is given; give at least one",
         )
     if shape.reorder and not shape.late:
-        raise Trouble("bad_argument", "late_s: must be more than 0 where packets are to be out of order")
+        raise VerbError("bad_argument", "late_s: must be more than 0 where packets are to be out of order")
     if shape.enter and not shape.leave:
-        raise Trouble("bad_argument", "leave: must be more than 0, or the first burst of losses never ends")
+        raise VerbError("bad_argument", "leave: must be more than 0, or the first burst of losses never ends")
 
 
 def _checked_peers(peers: object) -> list[str]:
     try:
         return checked_sources(peers)
-    except Trouble as trouble:
-        raise Trouble(trouble.kind, trouble.error.replace("sources:", "peers:", 1)) from None
+    except VerbError as trouble:
+        raise VerbError(trouble.kind, trouble.error.replace("sources:", "peers:", 1)) from None
 
 
 def jitter_of(distribution: str, width: float, rng: Random) -> float:

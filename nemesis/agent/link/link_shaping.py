@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import text
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.processes import Identity, send_signal, state_of, wait_until_absent
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.link.link_rules import Numbers, QueueRules
 from squall.nemesis.agent.link.link_shapes import Shape, checked_shape, shape_from
 from squall.nemesis.agent.net.expiring_rules import seconds_left
@@ -66,13 +66,13 @@ class Emulators:
         return found
 
     def emulating(self, shapes: Sequence[Shape]) -> Running:
-        """An emulator for exactly these shapes, started unless one lives. Raises Trouble."""
+        """An emulator for exactly these shapes, started unless one lives. Raises VerbError."""
         for one in self._fitting(shapes):
             return one
         self._start(shapes)
         for one in self._fitting(shapes):
             return one
-        raise Trouble("failed", "the link emulator ended as soon as it had started")
+        raise VerbError("failed", "the link emulator ended as soon as it had started")
 
     def end_all(self, but: Running | None = None) -> None:
         """End all emulators except `but`: SIGTERM first, then SIGKILL."""
@@ -84,7 +84,7 @@ class Emulators:
             if not wait_until_absent(identity, END_TIMEOUT):
                 send_signal(identity, signal.SIGKILL)
                 if not wait_until_absent(identity, END_TIMEOUT):
-                    raise Trouble("failed", f"the link emulator, pid {identity.pid}, does not end on SIGKILL")
+                    raise VerbError("failed", f"the link emulator, pid {identity.pid}, does not end on SIGKILL")
         self.running()
 
     def _fitting(self, shapes: Sequence[Shape]) -> Iterator[Running]:
@@ -94,8 +94,8 @@ class Emulators:
         told = json.dumps([shape.as_json() for shape in shapes])
         log_path = self._state / "emulator.log"
         started = [*command("link.link_emulator"), "--state", str(self._state), "--shapes", told]
-        if not start_detached("emulator", started, "--ready", log_path, START_TIMEOUT):
-            raise Trouble("failed", f"the link emulator did not start: {log_path.read_text()[-300:].strip()}")
+        if not daemonize("emulator", started, "--ready", log_path, START_TIMEOUT):
+            raise VerbError("failed", f"the link emulator did not start: {log_path.read_text()[-300:].strip()}")
 
 
 class ShapeLinks:

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.link.link_shapes import Link, Shape, checked_shape
 from squall.nemesis.agent.link.nfqueue import ACCEPT, DROP, HEADERS_ONLY, Packet, Queue, find_driver, program
 
@@ -51,7 +51,7 @@ class Way:
 
 
 def ways_from(told: Sequence[dict[str, Any]]) -> list[Way]:
-    """Parse `--links`. Raises Trouble."""
+    """Parse `--links`. Raises VerbError."""
     return [
         Way(
             ipaddress.IPv4Network(one["from"]),
@@ -75,10 +75,10 @@ def iptables_script(ways: Sequence[Way], number: int) -> str:
 
 
 def lead_here(ways: Sequence[Way], number: int) -> None:
-    """Write the rules. Raises Trouble where this machine has no firewall that queues."""
+    """Write the rules. Raises VerbError where this machine has no firewall that queues."""
     driver, cannot = find_driver()
     if driver is None:
-        raise Trouble("unsupported", cannot)
+        raise VerbError("unsupported", cannot)
     if driver == "nft":
         command, script = [program("nft") or "nft", "-f", "-"], nft_script(ways, number)
     else:
@@ -86,7 +86,7 @@ def lead_here(ways: Sequence[Way], number: int) -> None:
         script = iptables_script(ways, number)
     done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
     if done.returncode != 0:
-        raise Trouble("failed", f"{driver}: {done.stderr.strip()}")
+        raise VerbError("failed", f"{driver}: {done.stderr.strip()}")
 
 
 class Crossing:
@@ -140,8 +140,8 @@ def main(argv: list[str]) -> int:
         ways = ways_from(json.loads(options.links))
         crossing = Crossing(ways)
         lead_here(ways, crossing.queue.number)
-    except (Trouble, OSError) as trouble:
-        os.write(options.ready, str(trouble.error if isinstance(trouble, Trouble) else trouble).encode())
+    except (VerbError, OSError) as trouble:
+        os.write(options.ready, str(trouble.error if isinstance(trouble, VerbError) else trouble).encode())
         return 1
     os.write(options.ready, b"+")
     os.close(options.ready)

@@ -1,11 +1,11 @@
 """`net.interface_down`: takes a network interface of this host down.
 
-The way to the caller is usually cut with it. Then it cannot be healed from outside, so the host heals it: the errand
-that takes the interface down brings it up again when the fault is over or has outlived its time, and the keeper does
-too. The errand begins a moment late, so that the verb's response still gets out.
+The way to the caller is usually cut with it. Then it cannot be healed from outside, so the host heals it: the fault
+worker that takes the interface down brings it up again when the fault is over or has outlived its time, and the keeper
+does too. The fault worker begins a moment late, so that the verb's response still gets out.
 
 What disappears with an interface is restored with it: routes over it, which the kernel deletes, and IPv6 addresses that
-were set manually. Both are in the journal before anything is changed. The errand records what the host observed
+were set manually. Both are in the journal before anything is changed. The fault worker records what the host observed
 meanwhile, the interface's flags and the bytes that crossed it, as evidence for later.
 """
 
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.nemesis.agent.core.errands import CarriedOutByErrand, Errand, run_errand
+from squall.nemesis.agent.core.fault_workers import CarriedOutByWorker, FaultWorker, run_fault_worker
 from squall.nemesis.agent.core.journal import Entry
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.network import find_program, insist, run
 
 GRACE_SECONDS = 0.3
@@ -32,7 +32,7 @@ IFF_UP = 1
 STATES = ("linkdown", "dead")
 
 
-class InterfaceDown(CarriedOutByErrand):
+class InterfaceDown(CarriedOutByWorker):
     """The fault verb."""
 
     program = "net.interface_down"
@@ -43,10 +43,10 @@ class InterfaceDown(CarriedOutByErrand):
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if trouble := self.trouble_with_host():
-            raise Trouble("unsupported", trouble)
+            raise VerbError("unsupported", trouble)
         name = str(arguments.get("interface") or interface_of(str(arguments.get("address") or "")))
         if name == "lo" or not is_there(name):
-            raise Trouble("bad_argument", f"interface: {name!r} is not an interface that this host can take down")
+            raise VerbError("bad_argument", f"interface: {name!r} is not an interface that this host can take down")
         return {"interface": name, "routes": routes_over(name), "addresses": addresses_of(name)}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
@@ -56,7 +56,7 @@ class InterfaceDown(CarriedOutByErrand):
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
         """The errand brings the interface up when it ends; if it has died, bring up every interface that is down."""
-        had_errand = self._errands.lives(id)
+        had_errand = self._workers.lives(id)
         super().undo_unknown(id, remaining)
         wanted_down = {other.arguments["interface"] for other in remaining}
         for interface in () if had_errand or not find_program("ip") else interfaces():
@@ -73,7 +73,7 @@ def interface_of(address: str) -> str:
     for link in _asked("-json", "address", "show"):
         if any(one.get("local") == address for one in link.get("addr_info", [])):
             return str(link["ifname"])
-    raise Trouble("bad_argument", f"address: no interface of this host has {address!r}")
+    raise VerbError("bad_argument", f"address: no interface of this host has {address!r}")
 
 
 def routes_over(interface: str) -> dict[str, list[str]]:
@@ -134,7 +134,7 @@ def counters(interface: str) -> int | None:
 def _said(*words: str) -> list[str]:
     answer = run([_ip(), *words])
     if answer.returncode != 0:
-        raise Trouble("failed", f"ip {' '.join(words)}: {answer.stderr.strip()}")
+        raise VerbError("failed", f"ip {' '.join(words)}: {answer.stderr.strip()}")
     return answer.stdout.splitlines()
 
 
@@ -146,14 +146,14 @@ def _asked(*words: str) -> list[dict[str, Any]]:
 def _ip() -> str:
     program = find_program("ip")
     if program is None:
-        raise Trouble("failed", "ip is not installed any more")
+        raise VerbError("failed", "ip is not installed any more")
     return program
 
 
-def take_down(errand: Errand) -> None:
+def take_down(worker: FaultWorker) -> None:
     """Take the interface down and sample it during the fault; then bring it up, unless another fault wants it down."""
-    arguments, interface = errand.arguments, errand.arguments["interface"]
-    goes_on = errand.wait(GRACE_SECONDS)
+    arguments, interface = worker.arguments, worker.arguments["interface"]
+    goes_on = worker.wait(GRACE_SECONDS)
     samples = down = 0
     first = last = None
     try:
@@ -164,12 +164,12 @@ def take_down(errand: Errand) -> None:
             down += not is_up(interface)
             last = counters(interface)
             first = last if first is None else first
-            errand.note(interface=interface, samples=samples, down=down, bytes=(last or 0) - (first or 0))
-            goes_on = errand.wait(SAMPLE_SECONDS)
+            worker.note(interface=interface, samples=samples, down=down, bytes=(last or 0) - (first or 0))
+            goes_on = worker.wait(SAMPLE_SECONDS)
     finally:
-        if not errand.others_open(lambda other: other.arguments.get("interface") == interface):
+        if not worker.others_open(lambda other: other.arguments.get("interface") == interface):
             bring_up(arguments)
 
 
 def main(argv: list[str]) -> int:
-    return run_errand(argv, take_down)
+    return run_fault_worker(argv, take_down)

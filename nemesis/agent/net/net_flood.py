@@ -1,8 +1,8 @@
 """`net.flood`: this host sends unwanted datagrams to another one, at a given number of bytes a second.
 
 They go to the discard port, where no process listens, and take network and kernel time from wanted traffic. A separate
-errand sends them. `probe.traffic` reports what an interface of this host has received and sent so far: the arrival of
-the flood is measured at its target, not at its source.
+fault worker sends them. `probe.traffic` reports what an interface of this host has received and sent so far: the
+arrival of the flood is measured at its target, not at its source.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, text
-from squall.nemesis.agent.core.errands import CarriedOutByErrand, Errand, run_errand
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.fault_workers import CarriedOutByWorker, FaultWorker, run_fault_worker
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.interface_down import DEVICES, interface_of
 
 DISCARD = 9
@@ -24,7 +24,7 @@ ROUND_SECONDS = 0.01
 MOST_PER_SECOND = 10e9
 
 
-class Flood(CarriedOutByErrand):
+class Flood(CarriedOutByWorker):
     """The fault verb."""
 
     program = "net.net_flood"
@@ -34,21 +34,23 @@ class Flood(CarriedOutByErrand):
         try:
             ipaddress.ip_address(address)
         except ValueError:
-            raise Trouble("bad_argument", f"address: {address!r} is not an IP address") from None
+            raise VerbError("bad_argument", f"address: {address!r} is not an IP address") from None
         rate = number(arguments, "rate")
         if not 0 < rate <= MOST_PER_SECOND:
-            raise Trouble("bad_argument", f"rate: {rate:g} must be more than 0 and at most {MOST_PER_SECOND:g} bytes/s")
+            raise VerbError(
+                "bad_argument", f"rate: {rate:g} must be more than 0 and at most {MOST_PER_SECOND:g} bytes/s"
+            )
         return {"address": address, "rate": rate}
 
 
 def received_and_sent(table: str, interface: str) -> tuple[int, int]:
-    """Received and sent bytes, from /proc/net/dev. Raises Trouble if it has no such interface."""
+    """Received and sent bytes, from /proc/net/dev. Raises VerbError if it has no such interface."""
     for line in table.splitlines()[2:]:
         name, _, fields = line.partition(":")
         if name.strip() == interface:
             numbers = fields.split()
             return int(numbers[0]), int(numbers[8])
-    raise Trouble("bad_argument", f"interface: this host has no {interface!r}")
+    raise VerbError("bad_argument", f"interface: this host has no {interface!r}")
 
 
 def probe_traffic(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -58,9 +60,9 @@ def probe_traffic(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"interface": interface, "received": received, "sent": sent, "at_s": time.monotonic()}
 
 
-def flood(errand: Errand) -> None:
+def flood(worker: FaultWorker) -> None:
     """Send the bytes that are due, repeatedly; bytes that the network refuses count as sent."""
-    rate, address = errand.arguments["rate"], errand.arguments["address"]
+    rate, address = worker.arguments["rate"], worker.arguments["address"]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as one:
         one.setblocking(False)
@@ -73,9 +75,9 @@ def flood(errand: Errand) -> None:
                 with contextlib.suppress(OSError):  # its buffers are full, or the peer reports that no process listens
                     one.send(DATAGRAM)
                 thrown += len(DATAGRAM)
-            errand.note(thrown=thrown)
-            goes_on = errand.wait(ROUND_SECONDS)
+            worker.note(thrown=thrown)
+            goes_on = worker.wait(ROUND_SECONDS)
 
 
 def main(argv: list[str]) -> int:
-    return run_errand(argv, flood)
+    return run_fault_worker(argv, flood)

@@ -11,21 +11,21 @@ import os
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, required
-from squall.nemesis.agent.core.errands import CarriedOutByErrand, Errand, Errands, run_errand
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.fault_workers import CarriedOutByWorker, FaultWorker, FaultWorkers, run_fault_worker
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.network import EVERYONE, checked_sources
 from squall.nemesis.agent.net.tcp_sockets import MARK, Connection, can_destroy, connected, destroy
 
 LEAST_PERIOD = 0.05
 
 
-class ResetConnections(CarriedOutByErrand):
+class ResetConnections(CarriedOutByWorker):
     """The fault verb."""
 
     program = "net.net_reset"
 
-    def __init__(self, errands: Errands, control_port: int) -> None:
-        super().__init__(errands)
+    def __init__(self, workers: FaultWorkers, control_port: int) -> None:
+        super().__init__(workers)
         self._control_port = control_port
         self._able: str | None = "not tried"
 
@@ -47,15 +47,15 @@ class ResetConnections(CarriedOutByErrand):
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if trouble := self.trouble_with_host():
-            raise Trouble("unsupported", trouble)
+            raise VerbError("unsupported", trouble)
         ports = required(arguments, "ports", list, "a list of port numbers")
         if not ports or not all(isinstance(port, int) and 0 < port < 65_536 for port in ports):
-            raise Trouble("bad_argument", f"ports: {ports!r} must be a list of port numbers")
+            raise VerbError("bad_argument", f"ports: {ports!r} must be a list of port numbers")
         if self._control_port in ports:
-            raise Trouble("bad_argument", f"ports: {self._control_port} is the port of the control connection")
+            raise VerbError("bad_argument", f"ports: {self._control_port} is the port of the control connection")
         every = number({"every_s": 1.0, **arguments}, "every_s")
         if every < LEAST_PERIOD:
-            raise Trouble("bad_argument", f"every_s: {every:g} must be at least {LEAST_PERIOD:g}")
+            raise VerbError("bad_argument", f"every_s: {every:g} must be at least {LEAST_PERIOD:g}")
         peers = checked_sources(arguments.get("peers") or [EVERYONE])
         return {"ports": ports, "every_s": every, "peers": peers}
 
@@ -69,8 +69,8 @@ def meant(found: Connection, ports: set[int], peers: list[str]) -> bool:
     return EVERYONE in peers or any(found.peer in ipaddress.ip_network(peer) for peer in peers)
 
 
-def reset_again_and_again(errand: Errand) -> None:
-    ports, peers = set(errand.arguments["ports"]), errand.arguments["peers"]
+def reset_again_and_again(worker: FaultWorker) -> None:
+    ports, peers = set(worker.arguments["ports"]), worker.arguments["peers"]
     reset = rounds = 0
     goes_on = True
     while goes_on:
@@ -79,9 +79,9 @@ def reset_again_and_again(errand: Errand) -> None:
                 destroy(found)
                 reset += 1
         rounds += 1
-        errand.note(reset=reset, rounds=rounds)
-        goes_on = errand.wait(errand.arguments["every_s"])
+        worker.note(reset=reset, rounds=rounds)
+        goes_on = worker.wait(worker.arguments["every_s"])
 
 
 def main(argv: list[str]) -> int:
-    return run_errand(argv, reset_again_and_again)
+    return run_fault_worker(argv, reset_again_and_again)

@@ -14,8 +14,8 @@ import socket
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import required, text
-from squall.nemesis.agent.core.errands import CarriedOutByErrand, Errand, run_errand
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.fault_workers import CarriedOutByWorker, FaultWorker, run_fault_worker
+from squall.nemesis.agent.core.verb_error import VerbError
 
 MOST = 20_000
 AT_ONCE = 200
@@ -23,7 +23,7 @@ ROUND_SECONDS = 0.05
 SPARE_FILES = 50
 
 
-class Storm(CarriedOutByErrand):
+class Storm(CarriedOutByWorker):
     """The fault verb."""
 
     program = "net.net_storm"
@@ -33,15 +33,15 @@ class Storm(CarriedOutByErrand):
         try:
             ipaddress.ip_address(address)
         except ValueError:
-            raise Trouble("bad_argument", f"address: {address!r} is not an IP address") from None
+            raise VerbError("bad_argument", f"address: {address!r} is not an IP address") from None
         port = required(arguments, "port", int, "a port number")
         if not 0 < port < 65_536:
-            raise Trouble("bad_argument", f"port: {port} must be from 1 to 65535")
+            raise VerbError("bad_argument", f"port: {port} must be from 1 to 65535")
         count = required(arguments, "connections", int, "a whole number")
         _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = min(MOST, allowed - SPARE_FILES)
         if not 0 < count <= most:
-            raise Trouble(
+            raise VerbError(
                 "bad_argument", f"connections: {count} must be from 1 to {most}, which is what this host may open"
             )
         return {"address": address, "port": port, "connections": count}
@@ -91,17 +91,17 @@ class Held:
                 kept.pop(descriptor).close()
 
 
-def storm(errand: Errand) -> None:
+def storm(worker: FaultWorker) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    arguments = errand.arguments
+    arguments = worker.arguments
     held = Held(arguments["address"], arguments["port"], arguments["connections"])
     goes_on = True
     while goes_on:
         held.go_on()
-        errand.note(connected=held.made)
-        goes_on = errand.wait(ROUND_SECONDS)
+        worker.note(connected=held.made)
+        goes_on = worker.wait(ROUND_SECONDS)
 
 
 def main(argv: list[str]) -> int:
-    return run_errand(argv, storm)
+    return run_fault_worker(argv, storm)

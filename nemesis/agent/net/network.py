@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.nemesis.agent.core.journal import Entry
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.empty_tables import remove_empty_table
 from squall.nemesis.agent.net.expiring_rules import expiring_set, seconds_left, while_in
 
@@ -37,16 +37,16 @@ def find_program(name: str) -> str | None:
 
 
 def checked_sources(sources: object) -> list[str]:
-    """Addresses, networks or `*`, in canonical form. Raises Trouble."""
+    """Addresses, networks or `*`, in canonical form. Raises VerbError."""
     if not isinstance(sources, list) or not sources:
-        raise Trouble("bad_argument", f"sources: {sources!r} must be a list of addresses")
+        raise VerbError("bad_argument", f"sources: {sources!r} must be a list of addresses")
     networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
     for source in sources:
         try:
             if source != EVERYONE:
                 networks.append(ipaddress.ip_network(source, strict=False))
         except ValueError:
-            raise Trouble("bad_argument", f"sources: {source!r} is not an IP address") from None
+            raise VerbError("bad_argument", f"sources: {source!r} is not an IP address") from None
     checked = [EVERYONE] if EVERYONE in sources else []
     # nft rejects overlapping networks in one set.
     four = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
@@ -134,7 +134,7 @@ def run(argv: Sequence[str], script: str | None = None) -> subprocess.CompletedP
 def insist(argv: Sequence[str], script: str | None = None) -> None:
     answer = run(argv, script)
     if answer.returncode != 0:
-        raise Trouble("failed", f"{' '.join(argv)}: {(answer.stderr or answer.stdout).strip()}")
+        raise VerbError("failed", f"{' '.join(argv)}: {(answer.stderr or answer.stdout).strip()}")
 
 
 class NftFilter:
@@ -204,7 +204,7 @@ class Network:
     def apply(self, entries: Sequence[Entry]) -> None:
         filters = self._find_filters()
         if not filters:
-            raise Trouble("unsupported", "neither nft nor iptables works here; install nftables and run as root")
+            raise VerbError("unsupported", "neither nft nor iptables works here; install nftables and run as root")
         for one in filters:
             one.apply(deafness_of(entries), self.control_port)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from squall.nemesis.agent.core.arguments import required
 from squall.nemesis.agent.core.journal import Entry
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.expiring_rules import expiring_set, seconds_left, while_in
 from squall.nemesis.agent.net.network import EVERYONE, Network, checked_sources, family_of, find_program, insist
 
@@ -87,19 +87,19 @@ class DropPort:
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if trouble := self.trouble_with_host():
-            raise Trouble("unsupported", trouble)
+            raise VerbError("unsupported", trouble)
         port = required(arguments, "port", int, "a port number")
         if not 0 < port <= HIGHEST_PORT or port == self._network.control_port:
-            raise Trouble(
+            raise VerbError(
                 "bad_argument", f"port: {port} must be from 1 to {HIGHEST_PORT} and not the control connection's"
             )
         direction = arguments.get("direction", "both")
         if direction not in DIRECTIONS:
-            raise Trouble("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
+            raise VerbError("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
         peers = _addresses("peers", arguments.get("peers"))
         but = _addresses("but", arguments["but"]) if arguments.get("but") else []
         if but and EVERYONE not in peers:
-            raise Trouble("bad_argument", f"but: {but!r} goes with peers: ['{EVERYONE}'] only")
+            raise VerbError("bad_argument", f"but: {but!r} goes with peers: ['{EVERYONE}'] only")
         return {"port": port, "peers": peers, "but": but, "direction": direction}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
@@ -116,13 +116,13 @@ class DropPort:
     def _apply(self, entries: Sequence[Entry]) -> None:
         nft = find_program("nft")
         if nft is None:
-            raise Trouble("failed", "nft is not installed any more")
+            raise VerbError("failed", "nft is not installed any more")
         insist([nft, "-f", "-"], nft_script(entries, self._network.control_port))
 
 
 def _addresses(name: str, told: object) -> list[str]:
     try:
         checked = checked_sources(told)
-    except Trouble as trouble:
-        raise Trouble(trouble.kind, trouble.error.replace("sources:", f"{name}:", 1)) from None
+    except VerbError as trouble:
+        raise VerbError(trouble.kind, trouble.error.replace("sources:", f"{name}:", 1)) from None
     return checked

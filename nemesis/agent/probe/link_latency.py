@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, required
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.probe.probe_auth import ECHO, HEADER, LARGEST, Key
 from squall.nemesis.agent.probe.probes import Prober, family_of, reply_in
 
@@ -126,9 +126,9 @@ class LatencyProbe:
         told = {"size": 64, "rounds": 5, "timeout": 5.0, "statistic": "median", **arguments}
         for name, most in (("size", MOST_BYTES), ("rounds", MOST_ROUNDS)):
             if not 0 < required(told, name, int, "a whole number") <= most:
-                raise Trouble("bad_argument", f"{name}: {told[name]} must be from 1 to {most}")
+                raise VerbError("bad_argument", f"{name}: {told[name]} must be from 1 to {most}")
         if told["statistic"] not in STATISTICS:
-            raise Trouble("bad_argument", f"statistic: {told['statistic']!r} must be one of {', '.join(STATISTICS)}")
+            raise VerbError("bad_argument", f"statistic: {told['statistic']!r} must be one of {', '.join(STATISTICS)}")
         return dict(
             round_trips(
                 targets,

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.nemesis.agent.core.durable import write_durably
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 MAGIC = b"SQ1"
 ID_BYTES = 8
@@ -95,18 +95,18 @@ class ProbeKeys:
         self._looked = float("-inf")
 
     def own(self) -> Key:
-        """The key of this host, created if missing. Raises Trouble if it cannot be created."""
+        """The key of this host, created if missing. Raises VerbError if it cannot be created."""
         path = self._directory / OWN
         for _ in range(2):
             with contextlib.suppress(FileNotFoundError, ValueError):
                 return _key_in(path.read_text())
             self._keep(path, os.urandom(32).hex())
-        raise Trouble("failed", f"{path} contains no key")
+        raise VerbError("failed", f"{path} contains no key")
 
     def add(self, secret: object) -> Key:
-        """Store a session key. Raises Trouble."""
+        """Store a session key. Raises VerbError."""
         if not isinstance(secret, str) or re.fullmatch(r"[0-9a-f]{64}", secret) is None:
-            raise Trouble("bad_argument", "key: must be 64 hexadecimal digits")
+            raise VerbError("bad_argument", "key: must be 64 hexadecimal digits")
         key = _key_in(secret)
         self._keep(self._directory / key.id.hex(), secret)
         sessions = [path for path in self._directory.iterdir() if path.name != OWN and not path.name.startswith(".")]
@@ -146,7 +146,7 @@ class ProbeKeys:
             write_durably(path, secret)
             path.chmod(0o600)
         except OSError as trouble:
-            raise Trouble("failed", f"the key of probes cannot be kept: {trouble}") from None
+            raise VerbError("failed", f"the key of probes cannot be kept: {trouble}") from None
 
 
 def _key_in(text: str) -> Key:

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.nemesis.agent.core.socket_room import ask_for_room
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.probe.link_trains import Trains
 from squall.nemesis.agent.probe.probe_auth import (
     ANSWER,
@@ -60,7 +60,7 @@ def is_local(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-class Ear:
+class UdpResponder:
     """The keeper's sockets: records received datagrams, answers echoes and requests.
 
     One socket is bound to the host's own address, where that is known and the host has it (behind a NAT router it has
@@ -185,7 +185,7 @@ class Prober:
         self._session: Key | None = None
 
     def use(self, secret: object) -> dict[str, Any]:
-        """`probe.key`: seal datagrams to and from other hosts with this key from now on. Raises Trouble."""
+        """`probe.key`: seal datagrams to and from other hosts with this key from now on. Raises VerbError."""
         self._session = self._keys.add(secret)
         return {"key": self._session.id.hex()}
 
@@ -218,7 +218,7 @@ class Prober:
             time.sleep(min(0.02, max(0.0, deadline - time.monotonic())))
 
     def ask_keeper(self, what: str, nonce: str, seconds: float) -> dict[str, Any]:
-        """Ask the keeper of this host what it has `heard` or `caught` for a nonce. Raises Trouble."""
+        """Ask the keeper of this host what it has `heard` or `caught` for a nonce. Raises VerbError."""
         own = self._keys.own()
         trouble: object = "no answer"
         for address in self._own_addresses():
@@ -230,7 +230,7 @@ class Prober:
                     return _told(own, asker, nonce)
                 except (OSError, ValueError) as refused:
                     trouble = refused
-        raise Trouble("failed", f"UDP port {self._port} of this host cannot be opened for probes: {trouble}")
+        raise VerbError("failed", f"UDP port {self._port} of this host cannot be opened for probes: {trouble}")
 
     def _own_addresses(self) -> list[str]:
         """The addresses at which to ask this host's keeper, in order."""

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, required, text
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.probe.probes import family_of
 
 _REQUEST = struct.Struct(">ihhih")
@@ -117,7 +117,7 @@ def probe_exchange(arguments: dict[str, Any]) -> dict[str, Any]:
     address, _, port = text(told, "target").rpartition(":")
     requests = required(told, "requests", int, "a whole number")
     if not 0 < requests <= MOST_REQUESTS:
-        raise Trouble("bad_argument", f"requests: {requests} must be from 1 to {MOST_REQUESTS}")
+        raise VerbError("bad_argument", f"requests: {requests} must be from 1 to {MOST_REQUESTS}")
     deadline = time.monotonic() + number(told, "timeout")
     conversation = _Conversation(deadline)
     with silenced_as(conversation.told), socket.socket(family_of(address.strip("[]")), socket.SOCK_STREAM) as one:

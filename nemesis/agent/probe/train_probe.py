@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, required, text
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.probe.link_trains import MOST_CARS, car
 from squall.nemesis.agent.probe.probes import Prober, family_of
 
@@ -35,7 +35,7 @@ class TrainProbe:
         targets = required(told, "targets", dict, "a mapping of names to addresses")
         count, gap = required(told, "count", int, "a whole number"), number(told, "gap_s")
         if not 0 < count <= MOST_CARS or not 0 <= gap * count <= LONGEST_SECONDS:
-            raise Trouble(
+            raise VerbError(
                 "bad_argument",
                 f"count: {count}: a train has up to {MOST_CARS} datagrams and takes up to {LONGEST_SECONDS:g} s",
             )

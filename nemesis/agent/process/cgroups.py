@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
@@ -40,15 +40,15 @@ class CpuGroups:
         return None
 
     def home_of(self, pid: int) -> str:
-        """The current group of a process, as a path below `place`. Raises Trouble."""
+        """The current group of a process, as a path below `place`. Raises VerbError."""
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             if (number == "0") if self.name == "cgroup v2" else ("cpu" in controllers.split(",")):
                 return path
-        raise Trouble("failed", f"pid {pid} is in no group of {self.name}")
+        raise VerbError("failed", f"pid {pid} is in no group of {self.name}")
 
     def directory_of(self, pid: int) -> Path:
-        """The directory of a process's current group. Raises Trouble."""
+        """The directory of a process's current group. Raises VerbError."""
         return self._place / self.home_of(pid).lstrip("/")
 
     def hold(self, group: str, pid: int, share: float) -> None:
@@ -81,7 +81,7 @@ class CpuGroups:
 
     def times_throttled(self, pid: int) -> int | None:
         """In how many periods the kernel throttled the process's group; None if it does not count them."""
-        with contextlib.suppress(OSError, Trouble):
+        with contextlib.suppress(OSError, VerbError):
             for line in (self.directory_of(pid) / "cpu.stat").read_text().splitlines():
                 name, _, value = line.partition(" ")
                 if name == "nr_throttled":

@@ -25,7 +25,7 @@ from squall.nemesis.agent.core.arguments import number, text
 from squall.nemesis.agent.core.journal import Entry, Journal, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import kept_environment
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 LONGEST_TIMEOUT = 60.0
 USUAL_TIMEOUT = 10.0
@@ -33,10 +33,10 @@ LAST_WORDS = 300
 
 
 def timeout_of(arguments: dict[str, Any]) -> float:
-    """The command's timeout in seconds. Raises Trouble."""
+    """The command's timeout in seconds. Raises VerbError."""
     timeout = number({"timeout": USUAL_TIMEOUT, **arguments}, "timeout")
     if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise Trouble("bad_argument", f"timeout: {timeout:g} must be more than 0 and at most {LONGEST_TIMEOUT:g} s")
+        raise VerbError("bad_argument", f"timeout: {timeout:g} must be more than 0 and at most {LONGEST_TIMEOUT:g} s")
     return timeout
 
 
@@ -110,7 +110,7 @@ class RunCommand:
         status, said = self._shell.run(entry.arguments[which], entry.id, entry.arguments["timeout"])
         if status != 0:
             how = f"took more than {entry.arguments['timeout']:g} s" if status is None else f"ended with {status}"
-            raise Trouble("failed", f"the {which} command {how}{': ' + said if said else ''}")
+            raise VerbError("failed", f"the {which} command {how}{': ' + said if said else ''}")
 
     def _done(self, id: str) -> Path:
         return self._directory / f"{file_name(id)}.injected"

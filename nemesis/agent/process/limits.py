@@ -17,9 +17,9 @@ from typing import Any
 from squall.nemesis.agent.core.arguments import whole
 from squall.nemesis.agent.core.journal import Entry, Journal
 from squall.nemesis.agent.core.processes import Identity, Processes, state_of
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.core.verbs import KILLS
-from squall.nemesis.agent.process.signals import Hit, identity_in
+from squall.nemesis.agent.process.signals import ProcessFault, identity_in
 
 VERB = "proc.limit"
 RESOURCES = {"memory": resource.RLIMIT_AS, "descriptors": resource.RLIMIT_NOFILE}
@@ -41,7 +41,7 @@ def smaller(one: int, other: int) -> int:
     return min(one, other)
 
 
-class Limit(Hit):
+class Limit(ProcessFault):
     """The fault verb."""
 
     def __init__(self, processes: Processes, journal: Journal) -> None:
@@ -51,7 +51,7 @@ class Limit(Hit):
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         asked = [what for what in RESOURCES if arguments.get(what) is not None]
         if not asked:
-            raise Trouble("bad_argument", f"{', '.join(RESOURCES)}: none says what is to be limited")
+            raise VerbError("bad_argument", f"{', '.join(RESOURCES)}: none says what is to be limited")
         headroom = {what: whole(arguments, what, MOST[what]) for what in asked}
         prepared = super().prepare(arguments)
         identity = Identity(prepared["pid"], prepared["started"])

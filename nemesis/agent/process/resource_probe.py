@@ -1,10 +1,10 @@
-"""`probe.resources`: what a process uses and may use, and which `eater.py` processes compete with it.
+"""`probe.resources`: what a process uses and may use, and which `stress_worker.py` processes compete with it.
 
     {"name": "node", "id": "f1", "seconds": 0.5} → {"open", "process": {"cpu_s", "stopped", "limits", …}, "eaters"}
 
 The evidence is independent of the programs that carry the faults out. How often the process was found stopped, its
-processor time, its limits and the processes of `eater.py` come from /proc; how often a control group was throttled
-comes from the kernel's count.
+processor time, its limits and the processes of `stress_worker.py` come from /proc; how often a control group was
+throttled comes from the kernel's count.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def limits_of(pid: int) -> dict[str, int | None]:
 
 
 def eaters_of(state: Path, id: str) -> list[int]:
-    """The pids of this fault's `eater.py` processes, found by their command lines."""
+    """The pids of this fault's `stress_worker.py` processes, found by their command lines."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                ours = runs(words, "process.eater") and str(state) in words
+                ours = runs(words, "process.stress_worker") and str(state) in words
                 if ours and any(words[at : at + 2] == ["--id", id] for at in range(len(words))):
                     found.append(int(path.name))
     return sorted(found)

@@ -9,14 +9,14 @@ from typing import Any
 from squall.nemesis.agent.core.arguments import text
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 
 def identity_in(entry: Entry) -> Identity:
     return Identity(entry.arguments["pid"], entry.arguments["started"])
 
 
-class Hit:
+class ProcessFault:
     """Common part of kill and pause: they affect a running process and record its identity."""
 
     def __init__(self, processes: Processes) -> None:
@@ -27,18 +27,18 @@ class Hit:
         self._processes.definition(name)
         identity = self._processes.alive(name)
         if identity is None:
-            raise Trouble("not_running", f"{name} is not running")
+            raise VerbError("not_running", f"{name} is not running")
         return {"name": name, "pid": identity.pid, "started": identity.started}
 
 
-class Kill(Hit):
+class Kill(ProcessFault):
     """`proc.kill`"""
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         identity = identity_in(entry)
         send_signal(identity, signal.SIGKILL)
         if not wait_until_absent(identity, timeout=5):
-            raise Trouble("failed", f"pid {identity.pid} is still there 5 s after SIGKILL")
+            raise VerbError("failed", f"pid {identity.pid} is still there 5 s after SIGKILL")
         return {"pid": identity.pid}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
@@ -70,14 +70,14 @@ class Terminate(Kill):
         super().undo(entry, remaining)
 
 
-class Pause(Hit):
+class Pause(ProcessFault):
     """`proc.pause`"""
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         identity = identity_in(entry)
         send_signal(identity, signal.SIGSTOP)
         if not wait_for_state(identity, ("stopped", "absent"), timeout=5):
-            raise Trouble("failed", f"pid {identity.pid} still runs 5 s after SIGSTOP")
+            raise VerbError("failed", f"pid {identity.pid} still runs 5 s after SIGSTOP")
         return {"pid": identity.pid}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:

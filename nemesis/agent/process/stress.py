@@ -1,4 +1,4 @@
-"""`host.stress`: busy processes and used memory beside the node, by a helper per fault (`eater.py`)."""
+"""`host.stress`: busy processes and used memory beside the node, by a helper per fault (`stress_worker.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from squall.nemesis.agent.core.arguments import text, whole
 from squall.nemesis.agent.core.helpers import Helpers
 from squall.nemesis.agent.core.journal import Entry
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 MOST_PROCESSES = 1024
 LEFT_TO_OTHERS = 0.1
@@ -21,17 +21,17 @@ class Stress:
     """The fault verb."""
 
     def __init__(self, state: Path) -> None:
-        self._helpers = Helpers(state, "process.eater")
+        self._helpers = Helpers(state, "process.stress_worker")
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         text(arguments, "id")
         processes = whole({"processes": 0, **arguments}, "processes", MOST_PROCESSES)
         memory = whole({"memory": 0, **arguments}, "memory", 1 << 50)
         if not processes and not memory:
-            raise Trouble("bad_argument", "processes, memory: neither says how much is to be eaten")
+            raise VerbError("bad_argument", "processes, memory: neither says how much is to be eaten")
         available = available_bytes()
         if memory > available * (1 - LEFT_TO_OTHERS):
-            raise Trouble("unsupported", f"memory: {memory} bytes are too much where {available} are available")
+            raise VerbError("unsupported", f"memory: {memory} bytes are too much where {available} are available")
         return {"processes": processes, "memory": memory}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
@@ -61,4 +61,4 @@ def available_bytes() -> int:
         name, _, value = line.partition(":")
         if name == "MemAvailable":
             return int(value.split()[0]) * 1024
-    raise Trouble("unsupported", "the kernel does not say how much memory is available")
+    raise VerbError("unsupported", "the kernel does not say how much memory is available")

@@ -24,9 +24,9 @@ from squall.nemesis.agent.core.arguments import number
 from squall.nemesis.agent.core.helpers import Helpers, announce
 from squall.nemesis.agent.core.journal import Entry, Journal, boot_id
 from squall.nemesis.agent.core.processes import Identity, Processes, send_signal, state_of, wait_for_state
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.process import cgroups
-from squall.nemesis.agent.process.signals import Hit, identity_in
+from squall.nemesis.agent.process.signals import ProcessFault, identity_in
 
 VERB = "cpu.throttle"
 PAUSE = "proc.pause"
@@ -35,7 +35,7 @@ PERIOD = 0.1
 SHORTEST_RUN = 0.002
 
 
-class Throttle(Hit):
+class Throttle(ProcessFault):
     """The fault verb."""
 
     def __init__(self, processes: Processes, journal: Journal, state: Path, *, lab: bool) -> None:
@@ -47,7 +47,7 @@ class Throttle(Hit):
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         share = number(arguments, "share")
         if not 0 < share < 1:
-            raise Trouble("bad_argument", f"share: {share} must be more than 0 and less than 1 (one processor)")
+            raise VerbError("bad_argument", f"share: {share} must be more than 0 and less than 1 (one processor)")
         prepared = {**super().prepare(arguments), "share": share, "driver": DUTY}
         groups = None if self._lab else cgroups.usable()
         if groups is not None:
@@ -113,11 +113,11 @@ def identity_in_arguments(arguments: dict[str, Any]) -> Identity:
 
 
 def groups_of(entry: Entry) -> cgroups.CpuGroups:
-    """The groups that the fault began with. Raises Trouble."""
+    """The groups that the fault began with. Raises VerbError."""
     for one in cgroups.candidates():
         if one.name == entry.arguments["driver"] and one.why_not() is None:
             return one
-    raise Trouble("failed", f"{entry.arguments['driver']} worked when the fault began and does not now")
+    raise VerbError("failed", f"{entry.arguments['driver']} worked when the fault began and does not now")
 
 
 def helper_of(identity: Identity) -> str:

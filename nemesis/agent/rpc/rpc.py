@@ -32,7 +32,7 @@ from typing import Any
 from squall.nemesis.agent.core.arguments import required, text
 from squall.nemesis.agent.core.journal import Entry
 from squall.nemesis.agent.core.processes import Processes
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.expiring_rules import expiring_set, seconds_left, while_in
 from squall.nemesis.agent.net.network import EVERYONE, checked_sources, family_of, find_program, insist, run
 from squall.nemesis.agent.net.tcp_sockets import can_destroy
@@ -95,14 +95,14 @@ class Redirection:
         self._control_port = control_port
 
     def apply(self, entries: Sequence[Entry], gates: Gates) -> None:
-        """Replace the rules. Raises Trouble."""
+        """Replace the rules. Raises VerbError."""
         insist([self._nft(), "-f", "-"], nft_script(entries, gates, self._control_port))
 
     def trouble(self) -> str | None:
         """Why this host's firewall cannot redirect; None if it can. Asks the kernel, changes nothing."""
         try:
             nft = self._nft()
-        except Trouble as trouble:
+        except VerbError as trouble:
             return trouble.error
         trial = Entry("trial", "", {"sources": [EVERYONE], "ports": [9]}, 0, 0, "")
         answer = run([nft, "--check", "-f", "-"], nft_script([trial], {"9": {"ip": 9}}, self._control_port))
@@ -114,7 +114,7 @@ class Redirection:
     def _nft(self) -> str:
         program = find_program("nft")
         if program is None:
-            raise Trouble("unsupported", "this host has no `nft` command; install nftables")
+            raise VerbError("unsupported", "this host has no `nft` command; install nftables")
         return program
 
 
@@ -163,7 +163,7 @@ class MessageFaults:
             return
         self.remove_redirection()
         if alive:
-            with contextlib.suppress(Trouble):  # it may be about to exit, which is enough
+            with contextlib.suppress(VerbError):  # it may be about to exit, which is enough
                 self.proxy.tell("apply", rules=[], ports=[])
             self.proxy.see_it_gone()
 
@@ -176,7 +176,7 @@ class MessageFaults:
         """Messages that the fault holds now."""
         try:
             waiting: dict[str, int] = self.proxy.tell("waiting")["waiting"]
-        except Trouble:
+        except VerbError:
             if self.proxy.lives():
                 raise
             return 0
@@ -212,7 +212,7 @@ class Hold:
         self._refuse_if_unable()
         direction = text(arguments, "direction")
         if direction not in DIRECTIONS:
-            raise Trouble("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
+            raise VerbError("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
         prepared = {
             "api": text(arguments, "api"),
             "api_key": whole_number(arguments, "api_key", HIGHEST_API_KEY),
@@ -248,7 +248,7 @@ class Hold:
 
     def _refuse_if_unable(self) -> None:
         if trouble := self._faults.trouble_with_host():
-            raise Trouble("unsupported", trouble)
+            raise VerbError("unsupported", trouble)
 
     def _messages(self, arguments: dict[str, Any]) -> int | None:
         return None
@@ -257,11 +257,11 @@ class Hold:
         """The ports where the node accepts connections, by its definition: the node may be down now."""
         ports = self._faults.processes.definition(name).ports
         if not ports:
-            raise Trouble(
+            raise VerbError(
                 "unsupported", f"{name} was defined without `ports`: where clients connect to it is not known"
             )
         if self._faults.control_port in ports:
-            raise Trouble("bad_argument", f"ports: {self._faults.control_port} is the port of the control connection")
+            raise VerbError("bad_argument", f"ports: {self._faults.control_port} is the port of the control connection")
         return list(ports)
 
 
@@ -273,16 +273,16 @@ class Cut(Hold):
 
 
 def checked_ports(ports: object) -> list[int]:
-    """Check the ports of a process's definition. Raises Trouble."""
+    """Check the ports of a process's definition. Raises VerbError."""
     if not isinstance(ports, list) or not all(isinstance(port, int) and 0 < port < 65_536 for port in ports):
-        raise Trouble("bad_argument", f"ports: {ports!r} must be a list of port numbers")
+        raise VerbError("bad_argument", f"ports: {ports!r} must be a list of port numbers")
     return list(ports)
 
 
 def whole_number(arguments: dict[str, Any], name: str, most: int) -> int:
     value = required(arguments, name, int, "a whole number")
     if not 0 <= value <= most:
-        raise Trouble("bad_argument", f"{name}: {value} must be at least 0 and at most {most}")
+        raise VerbError("bad_argument", f"{name}: {value} must be at least 0 and at most {most}")
     return int(value)
 
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.rpc.proxy import LOCK, SOCKET
 
 START_SECONDS = 10.0
@@ -46,17 +46,17 @@ class ProxyProcess:
         return int((self.directory / LOCK).read_text())
 
     def start(self) -> None:
-        """Start the proxy unless it lives. Returns when it accepts commands; raises Trouble if it does not get
+        """Start the proxy unless it lives. Returns when it accepts commands; raises VerbError if it does not get
         there.
         """
         if self.lives():
             return
         started = [*command("rpc.proxy"), "--directory", str(self.directory)]
-        if not start_detached("proxy", started, "--ready", self.directory / "proxy.log", START_SECONDS):
-            raise Trouble("failed", f"the proxy did not start: {self._last_words()}")
+        if not daemonize("proxy", started, "--ready", self.directory / "proxy.log", START_SECONDS):
+            raise VerbError("failed", f"the proxy did not start: {self._last_words()}")
 
     def tell(self, do: str, **more: Any) -> dict[str, Any]:
-        """Send a command and return the proxy's response. Raises Trouble."""
+        """Send a command and return the proxy's response. Raises VerbError."""
         try:
             with socket.socket(socket.AF_UNIX) as channel:
                 channel.settimeout(ANSWER_SECONDS)
@@ -68,13 +68,13 @@ class ProxyProcess:
                 channel.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
                 answer: dict[str, Any] = json.loads(channel.makefile().readline())
         except (OSError, ValueError) as trouble:
-            raise Trouble("failed", f"the proxy does not answer ({trouble}): {self._last_words()}") from None
+            raise VerbError("failed", f"the proxy does not answer ({trouble}): {self._last_words()}") from None
         if "error" in answer:
-            raise Trouble("failed", f"the proxy: {answer['error']}")
+            raise VerbError("failed", f"the proxy: {answer['error']}")
         return answer
 
     def see_it_gone(self) -> None:
-        """Wait for the proxy to exit, which it does without rules; otherwise kill it. Raises Trouble if even that
+        """Wait for the proxy to exit, which it does without rules; otherwise kill it. Raises VerbError if even that
         fails.
         """
         if self._gone_within(END_SECONDS):
@@ -82,7 +82,7 @@ class ProxyProcess:
         with contextlib.suppress(ProcessLookupError, ValueError):
             os.kill(self.pid(), signal.SIGKILL)
         if not self._gone_within(END_SECONDS):
-            raise Trouble("failed", f"the proxy (pid {self.pid()}) is still there {END_SECONDS:g} s after SIGKILL")
+            raise VerbError("failed", f"the proxy (pid {self.pid()}) is still there {END_SECONDS:g} s after SIGKILL")
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

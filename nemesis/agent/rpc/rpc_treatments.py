@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.nemesis.agent.core.arguments import number, required, text
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.net.network import checked_sources
 from squall.nemesis.agent.rpc.rpc import NODE, Hold
 
@@ -35,7 +35,7 @@ class TreatStream(Hold):
 
 
 def checked_treatment(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what to do with the bytes. Raises Trouble."""
+    """Check what to do with the bytes. Raises VerbError."""
     told = dict(arguments)
     kind = text(told, "treatment")
     if kind == "slice":
@@ -44,18 +44,18 @@ def checked_treatment(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": kind, "limit": _amount(told, "limit")}
     if kind in ("black-hole", "slow-close"):
         return {"kind": kind, "delay": _seconds(told, "delay_s")}
-    raise Trouble("bad_argument", f"treatment: {kind!r} must be one of slice, black-hole, cut, slow-close")
+    raise VerbError("bad_argument", f"treatment: {kind!r} must be one of slice, black-hole, cut, slow-close")
 
 
 def _amount(told: dict[str, Any], name: str) -> int:
     value = int(required(told, name, int, "a number of bytes"))
     if not 0 < value <= MOST_BYTES:
-        raise Trouble("bad_argument", f"{name}: {value} must be from 1 to {MOST_BYTES}")
+        raise VerbError("bad_argument", f"{name}: {value} must be from 1 to {MOST_BYTES}")
     return value
 
 
 def _seconds(told: dict[str, Any], name: str) -> float:
     value = number(told, name)
     if not 0 <= value <= LONGEST_DELAY:
-        raise Trouble("bad_argument", f"{name}: {value:g} must be from 0 to {LONGEST_DELAY:g}")
+        raise VerbError("bad_argument", f"{name}: {value:g} must be from 0 to {LONGEST_DELAY:g}")
     return value

@@ -199,7 +199,7 @@ class MixAdminOperations:
             return False  # the last check concerns this topic
         return await _accepted(self._operator.delete_topic(name))
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         if during["accepted"] < FEWEST:
             return str(during["refused"] or f"{during['accepted']} operations were accepted, {FEWEST} are the least")
         return str(during["differs"]) or None

@@ -39,8 +39,8 @@ class MoveActiveController:
     async def heal(self) -> None:
         await self._restart.heal()
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        reason = self._restart.shows_hold(before["processes"], during["processes"])
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
+        reason = self._restart.check_effect(before["processes"], during["processes"])
         if reason is None and during["active"] in (None, before["active"]):
             return f"the active controller is {during['active'] or 'not known'}, and was {before['active']}"
         return reason

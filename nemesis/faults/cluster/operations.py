@@ -110,7 +110,7 @@ class _Operation(ABC):
     async def _take_back(self) -> None:  # noqa: B027 - to do nothing is intended
         """Does nothing: most operations are not taken back."""
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         if not during["accepted"]:
             return str(during["asked"])
         return str(during["differs"]) or None
@@ -228,8 +228,8 @@ class ReassignTopicPartition(_Operation):
         except OperationRefused as refused:
             self._answer = f"not cancelled: {refused}"
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        reason = super().shows_hold(before, during)
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
+        reason = super().check_effect(before, during)
         if reason is None and during["state"]:
             reason = self._missing(str(before["state"]), Seen(str(during["state"]), "")) or None
         return reason

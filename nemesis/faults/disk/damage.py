@@ -79,7 +79,7 @@ class DamageFiles(AimedFault):
         for id in (self._context.id, *((self._kill_id,) if self._down else ())):
             await self._ask("heal", id=id)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             was, seen = before["files"][name], during["files"][name]
             if was["digest"] is None:
@@ -160,7 +160,7 @@ class RestoreCopy(AimedFault):
         for id in (self._context.id, self._copy):
             await self._ask("heal", id=id)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             reason = why_not_killed(name, before[name], during[name])
             if reason is not None:

@@ -99,7 +99,7 @@ class DisturbDisk(AimedFault):
         told = {"id": context.id, "name": context.process, "calls": list(self._calls), "ttl": ttl, **path, **more}
         await self._ask(verb, **told)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             seen = during["disks"][name]
             if not seen["met"]:
@@ -152,7 +152,7 @@ class FillDisk(DisturbDisk):
         told = {"id": context.id, "name": context.process, "leave": self._leave, "ttl": ttl}
         await self._ask("disk.fill", **told)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         filled = [name for name in self._targets if during["disks"][name]["driver"] == "filler"]
         for name in filled:
             free, refused = during["disks"][name]["free_bytes"], during["disks"][name]["refused"]
@@ -160,7 +160,7 @@ class FillDisk(DisturbDisk):
                 return f"{name}: {free} bytes are still free"
             if refused != "ENOSPC" and not self._leave:
                 return f"{name}: a write beside the log directory ended in {refused or 'success'}"
-        reasons = super().shows_hold(before, during)
+        reasons = super().check_effect(before, during)
         return None if set(filled) == set(self._targets) else reasons
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:

@@ -35,7 +35,7 @@ class LoadDisk(AimedFault):
         told = {"id": context.id, "name": context.process, "ttl": ttl}
         await self._ask("disk.load", bytes=options.size, writers=options.writers, **told)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if during["loads"][name]["pid"] is None:
                 return f"{name}: no writer process is running"

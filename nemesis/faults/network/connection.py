@@ -105,7 +105,7 @@ class ResetConnections(AimedFault):
             "net.reset", id=context.id, ports=self._ports, peers=self._peers, every_s=self._options.every, ttl=ttl
         )
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             lasted = set(before["lasting"][name])
             if not lasted:
@@ -194,7 +194,7 @@ class StormOfConnections:
         context = self._context
         await all_of(context.hosts[name].call("heal", id=context.id) for name in self._sources)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name, count in during["from"].items():
             more = count - before["from"][name]
             if more < SHARE_THAT_SHOWS * self._each:

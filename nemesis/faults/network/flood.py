@@ -70,7 +70,7 @@ class FloodHost:
     async def heal(self) -> None:
         await self._context.hosts[self._source].call("heal", id=self._context.id)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         more, least = during["rate"] - before["rate"], SHARE_THAT_SHOWS * self._options.rate
         if more < least:
             return f"{more / 1e6:+.1f} MB/s arrive at {self._target}, not {least / 1e6:+.1f} MB/s or more"

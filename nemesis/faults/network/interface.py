@@ -103,7 +103,7 @@ class TakeInterfaceDown(AimedFault):
         await super().heal()
         self._open = False
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if not before["reached"][name]:
                 return f"{name}: no node reached it before the fault either"

@@ -105,7 +105,7 @@ class ShapeLink(AimedFault):
             if seconds is not None and before["round_trips"].get(name, {}).get(peer) is not None
         }
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         longer = self._longer(before, during)
         if not longer:
             return "no host responded to the probes"

@@ -108,7 +108,7 @@ class NetworkPartition:
             self._context.hosts[listener].call("net.allow", id=self._context.id) for listener in sorted(self._grudge)
         )
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self._grudge):
             if source in during["heard"][listener]:

@@ -155,7 +155,7 @@ class CutConnections(AimedFault):
         }
         return {"peers": sorted(addresses[end] for end in ends) or [addresses[target]]}
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         if not any(answer == "open" for answer in before["cut"].values()):
             return "none of these connections could be opened before the fault either"
         for way, answer in during["cut"].items():

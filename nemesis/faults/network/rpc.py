@@ -80,7 +80,7 @@ class DisturbRpc:
         context = self._context
         await all_of(context.hosts[name].call("heal", id=context.id) for name in self._receivers)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         if self._met(during):
             return None
         return f"no {self._options.api} {self._options.direction} passed the proxy"

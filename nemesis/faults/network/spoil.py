@@ -28,7 +28,7 @@ Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Mishap:
+class PacketFault:
     """One effect on packets: its name, the counter that shows it, and its share of all packets."""
 
     name: str
@@ -107,23 +107,23 @@ class SpoilLink(AimedFault):
             **burst,
         )
 
-    def _mishaps(self) -> list[Mishap]:
+    def _packet_faults(self) -> list[PacketFault]:
         """The requested effects."""
         options = self._options
         lost = options.burst.enter / (options.burst.enter + options.burst.leave) if options.burst else 0.0
         asked = [
-            Mishap("twice", "twice", options.duplicate),
-            Mishap("damaged", "damaged", options.corrupt),
-            Mishap("overtaken", "overtaken", options.reorder),
-            Mishap("lost", "lost", lost),
+            PacketFault("twice", "twice", options.duplicate),
+            PacketFault("damaged", "damaged", options.corrupt),
+            PacketFault("overtaken", "overtaken", options.reorder),
+            PacketFault("lost", "lost", lost),
         ]
         return [one for one in asked if one.share]
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         quiet, counts = _sum_of(before["trains"]), _sum_of(during["trains"])
         if not counts:
             return "no datagram arrived"
-        for one in self._mishaps():
+        for one in self._packet_faults():
             least = one.share * SHARE_THAT_SHOWS
             if one.seen(quiet) >= least:
                 return f"{one.seen(quiet):.1%} of datagrams were {one.name} before the fault"
@@ -142,7 +142,7 @@ class SpoilLink(AimedFault):
         counts = _sum_of(after["trains"])
         if not counts:
             return "no datagram arrived"
-        for one in self._mishaps():
+        for one in self._packet_faults():
             if one.seen(counts) >= one.share * SHARE_THAT_SHOWS:
                 return f"{one.seen(counts):.1%} of datagrams are still {one.name}"
         return None
@@ -154,7 +154,7 @@ class SpoilLink(AimedFault):
         """The counts of the requested effects."""
         if not counts:
             return "no datagram arrived"
-        seen = [f"{counts[one.counter]} {one.name}" for one in self._mishaps()]
+        seen = [f"{counts[one.counter]} {one.name}" for one in self._packet_faults()]
         longest = f", {counts['longest']} in the longest burst" if self._options.burst else ""
         return f"of {counts['thrown']} datagrams {', '.join(seen)}{longest}"
 

@@ -90,7 +90,7 @@ class TreatStream(AimedFault):
         context = self._context
         await self._ask("rpc.stream", id=context.id, sources=self._sources, ttl=ttl, **treatment_of(self._options))
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
             if not during["treated"][name]:
                 return f"{name}: no connection passed the proxy"

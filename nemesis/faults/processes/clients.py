@@ -60,7 +60,7 @@ class PauseLoad:
         loads = self._context.loads
         await all_of(loads[host].host.call("heal", id=self._id(name)) for host, name in self._chosen)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return first_reason(
             [_why_not_asleep(who, before["processes"][who], seen) for who, seen in during["processes"].items()]
         )

@@ -34,7 +34,7 @@ class RunCommands(AimedFault):
             context.hosts[host].call("host.command", id=context.id, ttl=ttl, **asked) for host in self._targets
         )
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return first_reason([self._why_not_held(host, before, during) for host in self._targets])
 
     def _why_not_held(self, host: str, before: Facts, during: Facts) -> str | None:

@@ -36,7 +36,7 @@ class KillAtDiskCall(KillProcess):
         asked = {"calls": [options.call], "path": options.path, "when": options.when, "nth": options.nth}
         await self._ask("proc.kill_at_call", id=context.id, name=context.process, ttl=ttl, **asked)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for host in self._targets:
             seen = during[host]
             if seen["deed"] is None:
@@ -45,7 +45,7 @@ class KillAtDiskCall(KillProcess):
             wrong = why_not_there(self._options, seen["deed"])
             if wrong:
                 return f"{host}: {wrong}"
-        return super().shows_hold(before, during)
+        return super().check_effect(before, during)
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         still = [host for host in self._targets if after[host]["open"]]

@@ -56,7 +56,7 @@ class TakeHostDown(AimedFault):
         for id in (self._network_id, self._context.id):
             await self._ask("heal", id=id)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         elsewhere = set(pairs_of(self._context.cuts_by_others()))
         for listener, source in pairs_of(self.cuts()):
             if source in during["reach"][listener]:

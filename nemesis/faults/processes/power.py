@@ -31,10 +31,10 @@ class _DamageDisk(KillProcess):
         context = self._context
         await self._ask(self._verb, id=context.id, name=context.process, ttl=ttl, **self._arguments)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         """Judge as for a kill of a running node: a node that was down before must still be down."""
         ran = {host: {**before[host], "state": "running"} for host in self._targets}
-        return super().shows_hold(ran, during)
+        return super().check_effect(ran, during)
 
     async def observe(self) -> Facts:
         """Observe the process table as for a kill, and the disk."""
@@ -49,12 +49,12 @@ class _DamageDisk(KillProcess):
 class LosePower(_DamageDisk):
     """Kills the process; what it had not fsynced is lost."""
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         left = {target: int(during[target].get("unsynced_bytes") or 0) for target in self._targets}
         if self._arguments["mode"] == "all" and any(left.values()):
             target = next(name for name in self._targets if left[name])
             return f"{target}: {left[target]} bytes that were not fsynced are still there"
-        return super().shows_hold(before, during)
+        return super().check_effect(before, during)
 
     def told(self, during: Facts) -> str:
         lost = sum(int(during[target]["lost_bytes"] or 0) for target in self._targets)
@@ -68,11 +68,11 @@ class LosePower(_DamageDisk):
 class WipeLogDirectory(_DamageDisk):
     """Kills the process and empties its log directory."""
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for target in self._targets:
             if during[target]["files"]:
                 return f"{target}: its log directory still has {during[target]['files']} files"
-        return super().shows_hold(before, during)
+        return super().check_effect(before, during)
 
     def told(self, during: Facts) -> str:
         return "process gone, log directory empty"

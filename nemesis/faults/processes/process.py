@@ -63,7 +63,7 @@ class _ProcessFault(AimedFault):
 class KillProcess(_ProcessFault):
     """SIGKILL; healing restarts the process."""
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
@@ -94,7 +94,7 @@ class RestartProcess(_ProcessFault):
         context = self._context
         await self._ask("proc.start", name=context.process)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         if self._killed:
             return f"{self._killed[0]}: did not stop cleanly within {self._patience:g} s and was killed"
         return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
@@ -109,7 +109,7 @@ class RestartProcess(_ProcessFault):
 class PauseProcess(_ProcessFault):
     """SIGSTOP; healing sends SIGCONT."""
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return first_reason([self._why_not_paused(host, before, during) for host in self._targets])
 
     def _why_not_paused(self, host: str, before: Facts, during: Facts) -> str | None:
@@ -186,7 +186,7 @@ class KillLaggingLeader:
         context = self._context
         await all_of(context.hosts[host].call(verb, id=context.id, **arguments) for host in hosts)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for follower in self._followers:
             seen = during["while_lagging"].get(follower, {"state": "not observed"})
             if seen["state"] != "stopped":

@@ -43,7 +43,7 @@ class _Resources(AimedFault):
     async def _call(self, verb: str, ttl: float, **arguments: object) -> None:
         await self._ask(verb, id=self._context.id, ttl=ttl, **arguments)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return self._first(self._why_not_held, before, during)
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:

@@ -127,7 +127,7 @@ class BounceProcess(_Rounds):
         await self.stand_down()
         await self._ask("heal", id=self._context.id)
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         for host in self._targets:
             if before["processes"][host]["state"] == "absent":
                 return f"{host}: the process was not running before"
@@ -195,7 +195,7 @@ class RestartOneByOne(_Rounds):
         await all_of(context.hosts[host].call("proc.start", name=context.process) for host in tuple(self._stopped))
         self._stopped.clear()
 
-    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+    def check_effect(self, before: Facts, during: Facts) -> str | None:
         return first_reason([self._why_not_rolled(host, during) for host in self._targets])
 
     def _why_not_rolled(self, host: str, during: Facts) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from squall.nodes.broker.hosting.hosted import Deadlines, Parked
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, Parked
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message

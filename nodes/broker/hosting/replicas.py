@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from squall.nodes.broker.hosting.config import BrokerConfig
-from squall.nodes.broker.hosting.hosted import Hosted, Progress
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition, TurnChanges
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, Topic
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -71,7 +71,7 @@ class Replicas:
         self,
         config: BrokerConfig,
         image: MetadataImage,
-        progress: Progress,
+        progress: TurnChanges,
         *,
         disk: Disk,
         clock: WallClock,
@@ -79,7 +79,7 @@ class Replicas:
         now: int,
         mutants: Mutants = HEALTHY,
     ) -> None:
-        self.isr_wanted: dict[Hosted, None] = {}
+        self.isr_wanted: dict[HostedPartition, None] = {}
         self._config = config
         self._image = image
         self._progress = progress
@@ -87,8 +87,8 @@ class Replicas:
         self._trace = trace
         self._mutants = mutants
         self._view = ImageView(image)
-        self._by_id: dict[tuple[bytes, int], Hosted] = {}
-        self._by_name: dict[tuple[str, int], Hosted] = {}
+        self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
+        self._by_name: dict[tuple[str, int], HostedPartition] = {}
         self._to_follow: deque[tuple[bytes, int]] = deque()
         self._to_delete: deque[tuple[str, int]] = deque()
         """Logs of deleted topics."""
@@ -103,16 +103,16 @@ class Replicas:
 
     # -- what is here ---------------------------------------------------------------------------------------------
 
-    def by_name(self, topic: str, partition: int) -> Hosted | None:
+    def by_name(self, topic: str, partition: int) -> HostedPartition | None:
         return self._by_name.get((topic, partition))
 
-    def by_id(self, topic_id: bytes, partition: int) -> Hosted | None:
+    def by_id(self, topic_id: bytes, partition: int) -> HostedPartition | None:
         return self._by_id.get((topic_id, partition))
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def all(self) -> list[Hosted]:
+    def all(self) -> list[HostedPartition]:
         return list(self._by_id.values())
 
     def may_join(self, broker: int) -> bool:
@@ -138,7 +138,7 @@ class Replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def isr_changed(self, hosted: Hosted) -> None:
+    def isr_changed(self, hosted: HostedPartition) -> None:
         """A leader may have an ISR change to send."""
         if hosted.replica.proposal is not None:
             self.isr_wanted[hosted] = None
@@ -224,7 +224,7 @@ class Replicas:
             min_insync_replicas=min_insync_replicas,
         )
 
-    def _host(self, state: PartitionState, topic: Topic, log_config: LogConfig) -> Hosted:
+    def _host(self, state: PartitionState, topic: Topic, log_config: LogConfig) -> HostedPartition:
         log, high_watermark = self._logs.claim(topic, state.partition, log_config)
         replica = TopicPartitionReplica(
             self._config.node_id,
@@ -237,7 +237,7 @@ class Replicas:
             mutants=self._mutants,
             high_watermark=high_watermark,
         )
-        hosted = Hosted(replica)
+        hosted = HostedPartition(replica)
         self._by_id[topic.id, state.partition] = hosted
         self._by_name[hosted.name] = hosted
         return hosted
@@ -246,7 +246,7 @@ class Replicas:
         """Rename the logs that no topic-partition has claimed by the time metadata is caught up."""
         self._logs.retire_strays()
 
-    def _place(self, now: int, hosted: Hosted, applied: Applied) -> None:
+    def _place(self, now: int, hosted: HostedPartition, applied: Applied) -> None:
         """Start or stop following through a fetcher, as the applied state requires."""
         if applied.stale:
             return
@@ -262,7 +262,7 @@ class Replicas:
             self._fetcher(leader).add(now, hosted.replica)
             hosted.following = leader
 
-    def _is_leaving(self, hosted: Hosted) -> bool:
+    def _is_leaving(self, hosted: HostedPartition) -> bool:
         """Whether this broker is about to stop and is out of the ISR already.
 
         As in Kafka it then stops following: thousands of handed-over topic-partitions would keep their new leaders busy
@@ -272,7 +272,7 @@ class Replicas:
         stops = found is not None and found.in_controlled_shutdown
         return stops and self._config.node_id not in hosted.replica.isr
 
-    def _unfollow(self, hosted: Hosted) -> None:
+    def _unfollow(self, hosted: HostedPartition) -> None:
         if hosted.following >= 0:
             self._fetchers[hosted.following].remove(hosted.topic_id, hosted.partition)
             hosted.following = -1
@@ -299,7 +299,7 @@ class Replicas:
         if hosted is not None:
             self._logs.delete([hosted.name])
 
-    def _forget(self, topic_id: bytes, number: int) -> Hosted | None:
+    def _forget(self, topic_id: bytes, number: int) -> HostedPartition | None:
         hosted = self._by_id.pop((topic_id, number), None)
         if hosted is None:
             return None

@@ -11,7 +11,7 @@ The new log start offset is on disk before any response (`log_manager.py`).
 
 from __future__ import annotations
 
-from squall.nodes.broker.hosting.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked, TurnChanges
 from squall.nodes.broker.hosting.purgatory import ParkedRequest
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ class _Wait:
 
     __slots__ = ("answer", "hosted", "leader_epoch", "offset")
 
-    def __init__(self, hosted: Hosted, offset: int, answer: DeleteRecordsPartitionResult) -> None:
+    def __init__(self, hosted: HostedPartition, offset: int, answer: DeleteRecordsPartitionResult) -> None:
         self.hosted = hosted
         self.leader_epoch = hosted.replica.leader_epoch
         self.offset = offset
@@ -55,7 +55,7 @@ class _Wait:
 class DeleteRecordsHandler:
     """Responds to DeleteRecords."""
 
-    def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines) -> None:
+    def __init__(self, replicas: Replicas, progress: TurnChanges, deadlines: Deadlines) -> None:
         self._replicas = replicas
         self._progress = progress
         self._deadlines = deadlines

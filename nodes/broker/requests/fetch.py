@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.hosting.config import BrokerConfig
-from squall.nodes.broker.hosting.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked, TurnChanges
 from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
@@ -124,7 +124,7 @@ class Fetch(Parked):
 
     # -- responding -----------------------------------------------------------------------------------------------
 
-    def arrive(self, now: int, progress: Progress, replicas: Replicas) -> bool:
+    def arrive(self, now: int, progress: TurnChanges, replicas: Replicas) -> bool:
         """Record what a follower's fetch reports, then respond if possible. Returns whether it responded."""
         found: dict[Watch, FetchBounds] = {}
         if self._context.is_follower:
@@ -135,7 +135,7 @@ class Fetch(Parked):
         return self._answer(now, found, urgent=urgent)
 
     def _note_arrival(
-        self, now: int, watch: Watch, hosted: Hosted, progress: Progress, replicas: Replicas
+        self, now: int, watch: Watch, hosted: HostedPartition, progress: TurnChanges, replicas: Replicas
     ) -> FetchBounds:
         bounds = self._bounds(now, watch, arrived=True)
         if bounds.advanced:
@@ -328,7 +328,7 @@ class FetchHandler:
         self,
         config: BrokerConfig,
         replicas: Replicas,
-        progress: Progress,
+        progress: TurnChanges,
         deadlines: Deadlines,
         traffic: Traffic,
         *,

@@ -30,7 +30,7 @@ Mutant `session-additions-ignored` in `_continued`.
 
 from __future__ import annotations
 
-from squall.nodes.broker.hosting.hosted import Hosted, Parked, Watcher
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition, Parked, Watcher
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
@@ -59,7 +59,7 @@ class Watch(Watcher):
         self.context = context
         self.topic = topic
         self.wanted = wanted
-        self.hosted: Hosted | None = None
+        self.hosted: HostedPartition | None = None
         self.absence = 0
         self.failed = False
         """Whether the last response was an error; if so, the topic-partition is looked up again."""
@@ -97,7 +97,7 @@ class Watch(Watcher):
         if self.hosted is not None:
             self._list(self.hosted).pop(self, None)
 
-    def _list(self, hosted: Hosted) -> dict[Watcher, None]:
+    def _list(self, hosted: HostedPartition) -> dict[Watcher, None]:
         return hosted.followers if self.context.is_follower else hosted.consumers
 
 

@@ -10,7 +10,7 @@ The node's core does not know the size of the volume; the response says so (-1).
 from __future__ import annotations
 
 from squall.nodes.broker.hosting.config import BrokerConfig
-from squall.nodes.broker.hosting.hosted import Hosted
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_replica_log_dirs import (
@@ -49,7 +49,7 @@ class LogDirsApi:
         result = DescribeLogDirsResult(0, self._directory, list(topics.values()))
         request.respond(DescribeLogDirsResponse(results=[result]))
 
-    def _asked(self, body: DescribeLogDirsRequest) -> list[Hosted]:
+    def _asked(self, body: DescribeLogDirsRequest) -> list[HostedPartition]:
         if body.topics is None:
             return self._replicas.all()
         wanted = [(one.topic, number) for one in body.topics for number in one.partitions]

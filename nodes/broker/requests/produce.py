@@ -11,7 +11,7 @@ is in the log already.
 
 from __future__ import annotations
 
-from squall.nodes.broker.hosting.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked, TurnChanges
 from squall.nodes.broker.hosting.purgatory import ParkedRequest
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
@@ -38,7 +38,7 @@ class _Wait:
     __slots__ = ("answer", "hosted", "leader_epoch", "required_offset")
 
     def __init__(
-        self, hosted: Hosted, leader_epoch: int, required_offset: int, answer: PartitionProduceResponse
+        self, hosted: HostedPartition, leader_epoch: int, required_offset: int, answer: PartitionProduceResponse
     ) -> None:
         self.hosted = hosted
         self.leader_epoch = leader_epoch
@@ -62,7 +62,7 @@ class ProduceHandler:
     """Responds to Produce."""
 
     def __init__(
-        self, replicas: Replicas, progress: Progress, deadlines: Deadlines, traffic: Traffic, mutants: Mutants
+        self, replicas: Replicas, progress: TurnChanges, deadlines: Deadlines, traffic: Traffic, mutants: Mutants
     ) -> None:
         self._replicas = replicas
         self._traffic = traffic
@@ -140,7 +140,7 @@ class ProduceHandler:
         return answer
 
     def _refused_unseen(
-        self, body: ProduceRequest, topic: str, partition: int, records: Buffer | None, hosted: Hosted | None
+        self, body: ProduceRequest, topic: str, partition: int, records: Buffer | None, hosted: HostedPartition | None
     ) -> PartitionProduceResponse | None:
         """The response where the records need not be read."""
         if body.acks not in (ACKS_ALL, 0, 1):

@@ -1,7 +1,7 @@
 """Count over time, in sums that add up: operations by how they ended, latencies, errors.
 
 A task counts one topic-partition; the tables of a run show all of them together (`tables.py`). Counts of tasks that are
-carried out one after the other in one place are added up there before they travel (`Together`): what the control
+carried out one after the other in one place are added up there before they travel (`Aggregator`): what the control
 process receives then grows with the number of places and the length of the run, and not with the topic-partitions.
 """
 
@@ -76,7 +76,7 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Together:
+class Aggregator:
     """Adds up counts that arrive one after the other, in bounded memory."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from squall.results.checkers.common.tally import Counts, Together
+from squall.results.checkers.common.tally import Aggregator, Counts
 from squall.results.checkers.engine.well_formed_task import WellFormedTask, check_well_formed
 from squall.results.checkers.further import FurtherResult, FurtherTask, check_further_task
 from squall.results.checkers.log.figures import FiguresTask, Measured, measure
@@ -125,15 +125,15 @@ class InProcess:
 
 def added_up(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     """Yield the same outcomes, with the counts of consecutive topic-partitions of one run added to the last of them."""
-    together = Together()
+    aggregator = Aggregator()
     for one, following in pairwise(chain(outcomes, [None])):
         if isinstance(one, Checked) and one.counts is not None:
-            together.add(one.counts)
+            aggregator.add(one.counts)
             if isinstance(following, Checked) and following.result.run == one.result.run:
                 yield Checked(one.result, None)
             else:
-                yield Checked(one.result, together.counts)
-                together = Together()
+                yield Checked(one.result, aggregator.counts)
+                aggregator = Aggregator()
         elif one is not None:
             yield one
 

@@ -10,8 +10,9 @@ of them (`well_formed.portions`), so that its memory is bounded regardless of th
     one at a time   each process, within a range of time; what began before and had not ended then belongs to it. No
                     operation ends before it begins
 
-Operations on registers and on logs together must obey the rules, so the row groups of the registers' table (`kinds.py`)
-are added to those of the history. That costs what their rows cost, and nothing without such a table.
+Operations on registers and on logs together must obey the rules, so the row groups of the registers' table
+(`operation_tables.py`) are added to those of the history. That costs what their rows cost, and nothing without such a
+table.
 
 The least breach of all tasks of a history (`first_breach`) is the one that a single pass over the whole would have
 found first. The footer's ranges are compared with the rows that are read, at least once for each row group.

@@ -28,7 +28,7 @@ from squall.results.checkers.groups.rules import (
     done_by,
 )
 from squall.results.checkers.kernels.operations import FAIL, INFO, OK, Ints
-from squall.results.checkers.kernels.surroundings import surroundings
+from squall.results.checkers.kernels.witness_context import witness_context
 from squall.results.history.rows import TYPES
 
 MOST_ALIKE: Final = 3
@@ -101,7 +101,7 @@ def _witness(table: pa.Table, operations: GroupOperations, finding: GroupFinding
     for role, row in _parts(operations, finding, here):
         chosen.setdefault(row, role)
     rows = sorted(chosen, key=lambda row: (int(operations.invoked[row]), row))
-    before, after = surroundings(operations.invoked, here, finding.operations[-1], set(chosen))
+    before, after = witness_context(operations.invoked, here, finding.operations[-1], set(chosen))
     return GroupWitness(
         anomaly=finding.anomaly,
         group=finding.group,

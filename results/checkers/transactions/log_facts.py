@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checkers.kernels.operations import INFO, Ints
-from squall.results.checkers.kernels.surroundings import surroundings
+from squall.results.checkers.kernels.witness_context import witness_context
 from squall.results.checkers.transactions.cycles import Cycle
 from squall.results.checkers.transactions.dependencies import WR
 from squall.results.checkers.transactions.facts import ORDERS, Order
@@ -211,7 +211,7 @@ class _Facts:
         there = np.append(
             columns.sender[columns.sent_partition == partition], columns.reader[columns.partition == partition]
         )
-        return surroundings(columns.invoked, np.unique(there), pivot, shown)
+        return witness_context(columns.invoked, np.unique(there), pivot, shown)
 
     def _transaction(self, row: int, role: str, shown: set[LogRecord], about: LogRecord | None) -> LogTransactionFacts:
         one: dict[str, Any] = self.table.slice(row, 1).to_pylist()[0]

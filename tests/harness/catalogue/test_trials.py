@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from squall.harness.catalogue.abilities import Abilities
-from squall.harness.catalogue.describing import example_of, options_of
+from squall.harness.catalogue.describe import example_of, options_of
 from squall.harness.catalogue.trials import WINDOW_SECONDS, Trial, chosen_rows, judged, trial_of, why_not
 from squall.harness.catalogue.verifying import plan_of
 from squall.harness.errors import UsageError
 from squall.harness.scenario.inventory import HostSpec, Inventory
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.core.evidence import FaultRecord
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.exclusion import clashes
@@ -32,7 +32,7 @@ HOSTS = Inventory(
 
 
 def trial(entry: dict[str, Any], **more: Any) -> Trial:
-    return trial_of(Row(7, "some trouble", entry, **more), HOSTS, seed=1)
+    return trial_of(CatalogueRow(7, "some trouble", entry, **more), HOSTS, seed=1)
 
 
 def record(id: str, **changed: Any) -> FaultRecord:
@@ -68,7 +68,7 @@ class TestSchedules:
         assert list(clashes(plan.schedule)) == []
 
     @pytest.mark.parametrize("row", [row for row in ROWS if row.trial], ids=lambda row: str(row.number))
-    def test_every_trial_of_the_catalogue_makes_a_schedule(self, row: Row) -> None:
+    def test_every_trial_of_the_catalogue_makes_a_schedule(self, row: CatalogueRow) -> None:
         assert trial_of(row, HOSTS, seed=1).schedule.faults
 
 

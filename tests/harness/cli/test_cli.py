@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli import benching
+from squall.harness.cli import bench
 from squall.harness.cli.main import status_of
 
 SUITES = Path(__file__).resolve().parent.parent.parent.parent / "suites"
@@ -59,7 +59,7 @@ def test_a_crash_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def crash() -> list[tuple[str, str]]:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(benching, "described", crash)
+    monkeypatch.setattr(bench, "described", crash)
     assert status_of(["bench"]) == 255
     said = capsys.readouterr().err
     assert "this is a bug of Squall's" in said and "of all things" in said
@@ -69,7 +69,7 @@ def test_an_interruption_is_neither_success_nor_crash(monkeypatch: pytest.Monkey
     def interrupt() -> list[tuple[str, str]]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benching, "described", interrupt)
+    monkeypatch.setattr(bench, "described", interrupt)
     assert status_of(["bench"]) == 130
 
 
@@ -102,7 +102,7 @@ def test_a_benchmark_fails_where_a_must_is_missed(
     measured: float, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = [Measurement("rate", measured, "op/s", must=10_000, stretch=30_000, samples=(measured,))]
-    monkeypatch.setattr(benching, "measure", lambda name, **sizes: figures)
+    monkeypatch.setattr(bench, "measure", lambda name, **sizes: figures)
     kept = tmp_path / "kept.json"
     assert status_of(["bench", "interpreter", "--json", str(kept)]) == status
     said = capsys.readouterr().out

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli import benching
+from squall.harness.cli import bench
 from squall.harness.cli.main import status_of
 
 SUITE = """\
@@ -89,7 +89,7 @@ def test_an_interrupted_benchmark_prints_and_keeps_the_figures_it_has(
         yield Measurement("the first", 7.0, "ms", samples=(7.0,))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benching, "_module", lambda name: type("Module", (), {"run": staticmethod(run)}))
+    monkeypatch.setattr(bench, "_module", lambda name: type("Module", (), {"run": staticmethod(run)}))
     assert status_of(["bench", "registers", "--json", str(tmp_path / "kept.json")]) == 130
     said = capsys.readouterr().out
     assert "the first" in said and "7 ms" in said and "interrupted: 1 figures were known by then" in said
@@ -104,4 +104,4 @@ LONG = ("broker", "checker", "control-path", "lab", "registers", "transactions")
 def test_a_benchmark_of_minutes_yields_each_figure_when_it_is_known(name: str) -> None:
     import inspect
 
-    assert inspect.isgeneratorfunction(benching._module(name).run)
+    assert inspect.isgeneratorfunction(bench._module(name).run)

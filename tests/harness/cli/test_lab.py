@@ -11,9 +11,9 @@ from squall.harness.errors import UsageError
 from squall.harness.hosts.network import LabNetwork, process_started
 from squall.harness.lab.lab import Lab, lab_hosts
 from squall.harness.lab.round_trips import RoundTrip, representatives
-from squall.harness.scenario.lab_shape import LabShape
+from squall.harness.scenario.lab_topology import LabTopology
 
-FAR = LabShape(racks=3, between_racks="10ms").in_racks()  # type: ignore[arg-type]
+FAR = LabTopology(racks=3, between_racks="10ms").in_racks()  # type: ignore[arg-type]
 
 
 def trip(seconds: float | None, target: str = "r2") -> RoundTrip:
@@ -34,7 +34,7 @@ def test_a_way_shorter_than_asked_is_not(seconds: float) -> None:
 
 @pytest.mark.parametrize("jitter", ["jitter=50ms", "jitter=50ms,distribution=pareto"])
 def test_what_jitter_adds_is_chance_and_not_held_against_a_way(jitter: str) -> None:
-    racks = LabShape.model_validate({"racks": 2, "between_racks": f"latency=10ms,{jitter}"}).in_racks()
+    racks = LabTopology.model_validate({"racks": 2, "between_racks": f"latency=10ms,{jitter}"}).in_racks()
     good, said = judged(trip(0.021), racks)
     assert good and "asked for 70 ms in the mean" in said
     assert not judged(trip(0.017), racks)[0]
@@ -51,13 +51,13 @@ def test_within_a_rack_nothing_is_asked() -> None:
 
 
 def test_one_host_of_each_rack_asks_and_another_of_it_is_asked() -> None:
-    hosts = lab_hosts(LabShape(controllers=3, brokers=4, racks=3), Path("keys"))
+    hosts = lab_hosts(LabTopology(controllers=3, brokers=4, racks=3), Path("keys"))
     chosen = {rack: [host.name for host in two] for rack, two in representatives(hosts).items()}
     assert chosen == {"r1": ["c1", "b1"], "r2": ["c2", "b2"], "r3": ["c3", "b3"]}
 
 
 def test_hosts_without_a_rack_are_not_asked() -> None:
-    assert representatives(lab_hosts(LabShape(), Path("keys"))) == {}
+    assert representatives(lab_hosts(LabTopology(), Path("keys"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_ssh_uses_the_labs_keys_and_nothing_of_the_users() -> None:
     import os
 
     network = LabNetwork(os.getpid(), process_started(os.getpid()) or 0)
-    lab = Lab("x", Path("state"), Path("data"), lab_hosts(LabShape(), Path("state")), 1, network, 0.1)
+    lab = Lab("x", Path("state"), Path("data"), lab_hosts(LabTopology(), Path("state")), 1, network, 0.1)
     argv = ssh_arguments(lab, "b2", ["nft", "list", "ruleset"])
     assert argv[0] == "nsenter" and argv[-4:] == ["root@10.77.0.15", "nft", "list", "ruleset"]
     assert (

@@ -95,7 +95,7 @@ class FakeAgent:
 
 def test_of_a_host_that_heals_in_part_both_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(healing, "AgentHost", FakeAgent)
-    monkeypatch.setattr(healing, "place_of_agent", lambda remote, bundles: healing.Place("python3", "/root", "/b"))
+    monkeypatch.setattr(healing, "place_of_agent", lambda remote, bundles: healing.HostPaths("python3", "/root", "/b"))
     spec = HostSpec(name="b1", address="127.0.0.1", groups=("brokers",))
     told = asyncio.run(healing.heal_host(Remote(spec, MachineNetwork()), Bundles()))
     assert told.healed == ("f1",)

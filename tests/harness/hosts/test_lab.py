@@ -20,7 +20,7 @@ import pytest
 from squall.harness.errors import UsageError
 from squall.harness.hosts.ssh import Remote
 from squall.harness.lab import lab as lab_module
-from squall.harness.lab import machine
+from squall.harness.lab import lab_requirements
 from squall.harness.lab.lab import (
     Lab,
     enter_lab_network,
@@ -262,9 +262,11 @@ def test_using_a_lab_that_is_down_says_so(own_lab: Lab) -> None:
 
 
 def test_missing_tools_are_named_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.shutil, "which", lambda tool, path=None: None if tool == "nft" else f"/bin/{tool}")
+    monkeypatch.setattr(
+        lab_requirements.shutil, "which", lambda tool, path=None: None if tool == "nft" else f"/bin/{tool}"
+    )
     with pytest.raises(UsageError, match="needs nft\n    install: sudo apt-get install nftables"):
-        machine.check_machine()
+        lab_requirements.check_machine()
 
 
 def test_a_lab_that_cannot_come_up_says_which_host_failed_and_leaves_nothing(lab: Lab) -> None:

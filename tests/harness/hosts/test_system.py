@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.deploy import HostKind, Place
+from squall.harness.hosts.deploy import HostKind, HostPaths
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import (
     ClusterSettings,
@@ -45,7 +45,7 @@ COMBINED = Inventory(
 
 
 def configure(inventory: Inventory, **settings: object) -> dict[str, NodePlan]:
-    places = {one.name: Place("/usr/bin/python3", "/root", "/root/.squall/bundles/x") for one in inventory.hosts}
+    places = {one.name: HostPaths("/usr/bin/python3", "/root", "/root/.squall/bundles/x") for one in inventory.hosts}
     return SquallNodes().configure(inventory, places, ClusterSettings("run-1", **settings))  # type: ignore[arg-type]
 
 
@@ -124,7 +124,7 @@ def test_several_data_directories_are_refused() -> None:
 
 
 def test_runs_have_cluster_ids_of_their_own() -> None:
-    places = {one.name: Place("python3", "/root", "/b") for one in SEPARATE.hosts}
+    places = {one.name: HostPaths("python3", "/root", "/b") for one in SEPARATE.hosts}
     ids = {
         parsed(plan).cluster_id
         for run in ("run-1", "run-2")

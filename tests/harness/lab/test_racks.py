@@ -24,7 +24,7 @@ from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command
 from squall.harness.lab.lab import Lab, lab_down, lab_up
 from squall.harness.lab.round_trips import measured_round_trips
-from squall.harness.scenario.lab_shape import Racks
+from squall.harness.scenario.lab_topology import Racks
 from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]

@@ -20,13 +20,13 @@ from pydantic import TypeAdapter
 
 from squall.harness.cli.lab import ssh_arguments
 from squall.harness.errors import UsageError
-from squall.harness.hosts.capturing import refuse_capture
-from squall.harness.hosts.deploy import Place
+from squall.harness.hosts.deploy import HostPaths
 from squall.harness.hosts.network import LoopbackNetwork, process_started
+from squall.harness.hosts.packet_capture import refuse_capture
 from squall.harness.hosts.preflight import check_host, refuse_unable
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import agent_command
-from squall.harness.lab import machine
+from squall.harness.lab import lab_requirements
 from squall.harness.lab.lab import Lab, lab_hosts
 from squall.harness.lab.owned import make_owned
 from squall.harness.lab.reduced_lab import (
@@ -38,7 +38,7 @@ from squall.harness.lab.reduced_lab import (
     refuse_between_racks,
 )
 from squall.harness.scenario.inventory import Inventory
-from squall.harness.scenario.lab_shape import NO_RACKS, LabShape, LinkProfile, Racks
+from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology, LinkProfile, Racks
 from squall.nemesis.agent.core.reduced import not_offered
 from squall.nemesis.entries import AnyFault
 from squall.nemesis.registry import ON_HOSTS, needed_verbs
@@ -245,32 +245,34 @@ def await_nobody() -> None:
 def without_root(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As an ordinary user with a name and a shell would be treated."""
     account = dataclasses.make_dataclass("Account", ["pw_name", "pw_shell"])
-    monkeypatch.setattr(machine.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(machine.pwd, "getpwuid", lambda _: account("ann", "/bin/sh"))
+    monkeypatch.setattr(lab_requirements.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(lab_requirements.pwd, "getpwuid", lambda _: account("ann", "/bin/sh"))
     return monkeypatch
 
 
 def test_where_namespaces_are_refused_it_is_had_without_asking_and_said_what_allows_more(
     without_root: pytest.MonkeyPatch,
 ) -> None:
-    without_root.setattr(machine, "why_no_user_namespaces", lambda: "unshare failed: Operation not permitted")
-    why = machine.check_machine()
+    without_root.setattr(lab_requirements, "why_no_user_namespaces", lambda: "unshare failed: Operation not permitted")
+    why = lab_requirements.check_machine()
     assert "refuses user namespaces: unshare failed: Operation not permitted" in why
     assert "allow them" in why and "sudo" in why
 
 
 def test_where_they_are_to_be_had_it_must_be_asked_for(without_root: pytest.MonkeyPatch) -> None:
-    without_root.setattr(machine, "why_no_user_namespaces", lambda: None)
-    assert machine.check_machine() == ""
-    assert "--reduced" in machine.check_machine(reduced=True)
+    without_root.setattr(lab_requirements, "why_no_user_namespaces", lambda: None)
+    assert lab_requirements.check_machine() == ""
+    assert "--reduced" in lab_requirements.check_machine(reduced=True)
 
 
 def test_it_needs_sshd_and_no_tool_of_networks(without_root: pytest.MonkeyPatch) -> None:
-    without_root.setattr(machine.shutil, "which", lambda tool, path: "/usr/sbin/sshd" if tool == "sshd" else None)
-    assert machine.check_machine(reduced=True)
-    without_root.setattr(machine.shutil, "which", lambda tool, path: None)
+    without_root.setattr(
+        lab_requirements.shutil, "which", lambda tool, path: "/usr/sbin/sshd" if tool == "sshd" else None
+    )
+    assert lab_requirements.check_machine(reduced=True)
+    without_root.setattr(lab_requirements.shutil, "which", lambda tool, path: None)
     with pytest.raises(UsageError, match=r"needs sshd\n    install: .*openssh-server"):
-        machine.check_machine(reduced=True)
+        lab_requirements.check_machine(reduced=True)
 
 
 @pytest.mark.parametrize(
@@ -278,35 +280,35 @@ def test_it_needs_sshd_and_no_tool_of_networks(without_root: pytest.MonkeyPatch)
 )
 def test_whom_sshd_would_not_let_in_is_told(without_root: pytest.MonkeyPatch, shell: str, remedy: str) -> None:
     account = dataclasses.make_dataclass("Account", ["pw_name", "pw_shell"])
-    without_root.setattr(machine.pwd, "getpwuid", lambda _: account("ann", shell))
+    without_root.setattr(lab_requirements.pwd, "getpwuid", lambda _: account("ann", shell))
     with pytest.raises(UsageError, match=remedy):
-        machine.check_machine(reduced=True)
+        lab_requirements.check_machine(reduced=True)
 
 
 def test_a_user_without_a_name_is_told(without_root: pytest.MonkeyPatch) -> None:
     def nobody(_: int) -> object:
         raise KeyError
 
-    without_root.setattr(machine.pwd, "getpwuid", nobody)
+    without_root.setattr(lab_requirements.pwd, "getpwuid", nobody)
     with pytest.raises(UsageError, match="user 1000 has no name"):
-        machine.check_machine(reduced=True)
+        lab_requirements.check_machine(reduced=True)
 
 
 def test_root_never_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(lab_requirements.os, "geteuid", lambda: 0)
     with pytest.raises(UsageError, match=r"root on the machine itself\n    leave --reduced out"):
-        machine.check_machine(reduced=True)
-    monkeypatch.setattr(machine, "may_make_namespaces", lambda: False)
+        lab_requirements.check_machine(reduced=True)
+    monkeypatch.setattr(lab_requirements, "may_make_namespaces", lambda: False)
     with pytest.raises(UsageError, match=r"root may make no namespaces.*\n    .*ordinary user.*--privileged"):
-        machine.check_machine()
+        lab_requirements.check_machine()
 
 
 def test_roots_rights_are_read_from_the_kernel(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nCapEff:\t00000000a80425fb\n")  # what Docker leaves
-    assert not machine.may_make_namespaces(status)
+    assert not lab_requirements.may_make_namespaces(status)
     status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
-    assert machine.may_make_namespaces(status)
+    assert lab_requirements.may_make_namespaces(status)
 
 
 @pytest.mark.parametrize(
@@ -349,16 +351,16 @@ def test_nothing_can_lie_between_its_racks() -> None:
 
 
 def test_hosts_have_addresses_of_loopback_and_the_user_is_nobody_else() -> None:
-    hosts = reduced_hosts(lab_hosts(LabShape(controllers=1, brokers=2), Path("state")))
+    hosts = reduced_hosts(lab_hosts(LabTopology(controllers=1, brokers=2), Path("state")))
     assert len({host.address for host in hosts}) == 3
     assert all(host.address.startswith(f"{NETWORK}.") and host.port == SSH_PORT for host in hosts)
     assert all(host.reduced and not host.sudo for host in hosts)
     with pytest.raises(UsageError, match=f"room for {MOST_HOSTS} hosts"):
-        reduced_hosts(lab_hosts(LabShape(controllers=1, brokers=100, clients=200), Path("state")))
+        reduced_hosts(lab_hosts(LabTopology(controllers=1, brokers=100, clients=200), Path("state")))
 
 
 def test_the_files_of_a_host_are_its_own_and_the_users_alone(tmp_path: Path) -> None:
-    hosts = reduced_hosts(lab_hosts(LabShape(controllers=1, brokers=1), tmp_path / "state"))
+    hosts = reduced_hosts(lab_hosts(LabTopology(controllers=1, brokers=1), tmp_path / "state"))
     for directory in ("state", "data"):
         make_owned(tmp_path / directory, directory, "x")
     prepare_reduced("x", tmp_path / "state", tmp_path / "data", hosts, racks=NO_RACKS, why="because")
@@ -371,11 +373,11 @@ def test_the_files_of_a_host_are_its_own_and_the_users_alone(tmp_path: Path) -> 
 
 
 def test_ssh_and_agents_are_told_where_the_host_is() -> None:
-    hosts = reduced_hosts(lab_hosts(LabShape(), Path("state")))
+    hosts = reduced_hosts(lab_hosts(LabTopology(), Path("state")))
     network = LoopbackNetwork(os.getpid(), process_started(os.getpid()) or 0)
     argv = ssh_arguments(Lab("x", Path("state"), Path("data"), hosts, 1, network, 0.1), "b1", ["true"])
     assert argv[0] == "ssh" and argv[argv.index("-p") + 1] == str(SSH_PORT) and hosts[3].address in argv[-2]
-    command = agent_command(Place("python3", "/home/ann", "/bundle"), hosts[3])
+    command = agent_command(HostPaths("python3", "/home/ann", "/bundle"), hosts[3])
     assert command[command.index("--reduced") + 1] == hosts[3].address
 
 
@@ -387,13 +389,13 @@ def test_a_lab_that_is_gone_has_no_network() -> None:
 
 
 def test_packets_are_not_captured_there() -> None:
-    hosts = reduced_hosts(lab_hosts(LabShape(), Path("state")))
+    hosts = reduced_hosts(lab_hosts(LabTopology(), Path("state")))
     with pytest.raises(UsageError, match=r"--capture: lab x is a reduced lab"):
         refuse_capture(Inventory("lab x", hosts))
-    refuse_capture(Inventory("lab x", lab_hosts(LabShape(), Path("state"))))
+    refuse_capture(Inventory("lab x", lab_hosts(LabTopology(), Path("state"))))
 
 
 def test_a_host_out_of_reach_is_a_finding_as_ever() -> None:
-    (host, *_) = reduced_hosts(lab_hosts(LabShape(), Path("state")))
+    (host, *_) = reduced_hosts(lab_hosts(LabTopology(), Path("state")))
     report = check_host(Remote(host))
     assert not report.ok and report.findings[0].what == "ssh"

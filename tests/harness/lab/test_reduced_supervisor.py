@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from squall.harness.hosts.network import process_started
+from squall.harness.lab.process_reaper import descendants, end_all, end_all_at_home
 from squall.harness.lab.reduced_lab import free_net
-from squall.harness.lab.sweep import descendants, end_all, end_all_at_home
 
 SECONDS = 20.0
 PORT = 2222
@@ -172,7 +172,7 @@ def test_an_sshd_that_ends_at_once_is_not_waited_for_and_its_last_word_is_told(t
 MANY_REFUSERS = """
 import os, sys
 from squall.harness.lab.reduced_supervisor import start_sshd
-from squall.harness.lab.sweep import bury
+from squall.harness.lab.process_reaper import bury
 sshds = [start_sshd(sys.argv[1], {"directory": sys.argv[2]}) for _ in range(100)]
 for sshd in sshds:
     os.waitid(os.P_PID, sshd.pid, os.WEXITED | os.WNOWAIT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.lab import machine
+from squall.harness.lab import lab_requirements
 from tests.harness.lab.ordinary_user import (
     NOBODYS_ID,
     Ordinary,
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 def user() -> Iterator[Ordinary]:
     """Where the machine lets him have namespaces."""
     with ordinary_user() as one:
-        tried = one.run(*machine.TRY, "true")
+        tried = one.run(*lab_requirements.TRY, "true")
         if tried.returncode != 0:
             pytest.skip(f"this machine gives ordinary users no namespaces: {tried.stderr.strip()}")
         yield one
@@ -110,4 +110,4 @@ def test_the_supervisors_death_leaves_no_process_and_the_next_lab_no_file(user: 
 def test_what_forbids_user_namespaces_is_named(tmp_path: Path, name: str, value: str, remedy: str) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(value + "\n")
-    assert remedy in machine.what_allows_them(tmp_path)
+    assert remedy in lab_requirements.what_allows_them(tmp_path)

@@ -18,7 +18,7 @@ from squall.harness.scenario.inventory import HostSpec
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.further import check_further
-from squall.results.history.kinds import CONTROL_PLANE, REPLICAS, read_kind
+from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, read_kind
 from squall.workloads.clients.native.operator import Quorum
 from tests.harness.run.test_node_tables import CONTROLLER, VALUES, Host
 

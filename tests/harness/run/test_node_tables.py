@@ -34,7 +34,7 @@ from squall.results.checkers.further import check_further
 from squall.results.checkers.replicas.anomalies import DIVERGENCE, LACKS
 from squall.results.checkers.replicas.control import NODE_STARTED, TORN_LINE, QuorumFacts
 from squall.results.checkers.replicas.tables import replicas_in
-from squall.results.history.kinds import CONTROL_PLANE, REPLICAS
+from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 BROKERS, CONTROLLER = (1, 2), 101

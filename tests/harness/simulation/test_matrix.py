@@ -19,8 +19,8 @@ from squall.harness.simulation.run import matrix
 from squall.harness.simulation.run.matrix import (
     TRIALS,
     Matrix,
-    Row,
     Trial,
+    TrialResult,
     _Task,
     chosen_trials,
     complaints,
@@ -121,7 +121,7 @@ def matrix_of(broken: dict[int, SimResult], twins: dict[int, SimResult]) -> Matr
     return matrix
 
 
-def row_of(matrix: Matrix) -> Row:
+def row_of(matrix: Matrix) -> TrialResult:
     (row,) = matrix.rows()
     return row
 

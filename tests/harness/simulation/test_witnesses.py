@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.simulation.observer.circumstances import NO_FAULT, UNDER_FAULT
+from squall.harness.simulation.observer.failure_context import NO_FAULT, UNDER_FAULT
 from squall.harness.simulation.run.matrix import TRIALS, Trial
 from tests.docs.transcripts import blocks_of
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from squall.harness.cli.main import status_of
+from squall.harness.hosts.clock_offsets import best_of, load_clocks, save_clocks
 from squall.harness.hosts.clocks import ClockReading
-from squall.harness.hosts.host_clocks import best_of, load_clocks, save_clocks
 from squall.harness.scenario.suite import load_suite
 from squall.harness.simulation.run.run import SimOptions, simulate
-from squall.harness.timeline.log_placing import Placing
+from squall.harness.timeline.log_alignment import LogAligner
 from squall.harness.timeline.timeline import Excerpt, Timeline, log_entries, save_timeline
-from squall.nemesis.options import Clock, Kill
+from squall.nemesis.options import ClockSkew, Kill
 from squall.nemesis.schedule import Schedule, ScheduledFault
 from squall.results.history.history import close_history
 from squall.results.history.manifest import HostFacts, Manifest, TopicFacts
@@ -99,7 +99,7 @@ def run(tmp_path: Path) -> Path:
         hosts=(HostFacts(name="b1"), HostFacts(name="b2")),
     ).save(directory)
     save_clocks(directory, {"b1": READING, "b2": READING})
-    kill, clock = Kill(fault="kill", target="b1"), Clock(fault="clock", target="b2", offset=3600)
+    kill, clock = Kill(fault="kill", target="b1"), ClockSkew(fault="clock", target="b2", offset=3600)
     faults = (ScheduledFault("1-kill", 5, 4, kill, "s"), ScheduledFault("2-clock", 20, 10, clock, "s"))
     (directory / "schedule.json").write_text(json.dumps(Schedule(7, faults).to_json()))
     writer = EventWriter.faults(directory)
@@ -224,7 +224,7 @@ def test_of_a_log_no_more_is_read_than_is_asked_for(tmp_path: Path) -> None:
     """Logs may be larger than memory."""
     log = tmp_path / "node.log"
     log.write_text("".join(at("21:00:00.000", f"line {number}") for number in range(200_000)))
-    entries: Iterator[object] = log_entries(log, "b1", Placing(READING))
+    entries: Iterator[object] = log_entries(log, "b1", LogAligner(READING))
     assert len(list(islice(entries, 3))) == 3
 
 

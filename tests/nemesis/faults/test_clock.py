@@ -50,21 +50,21 @@ def looks(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_clock_that_is_as_it_was_proves_no_fault_and_its_end(name: str) -> None:
     fault = fault_of(name)
-    assert fault.shows_hold(looks(), looks()) is not None
+    assert fault.check_effect(looks(), looks()) is not None
     assert fault.shows_end(looks(), looks()) is None
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_was_asked_for_proves_it_and_not_its_end(name: str) -> None:
     fault = fault_of(name)
-    assert fault.shows_hold(looks(), looks(**SHOWN[name])) is None
+    assert fault.check_effect(looks(), looks(**SHOWN[name])) is None
     assert fault.shows_end(looks(), looks(**SHOWN[name])) is not None
     assert fault.told(looks(**SHOWN[name]))
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_process_that_does_not_follow_its_page_proves_nothing(name: str) -> None:
-    reason = fault_of(name).shows_hold(looks(), looks(**{**SHOWN[name], "mapped": False}))
+    reason = fault_of(name).check_effect(looks(), looks(**{**SHOWN[name], "mapped": False}))
     assert reason == "b1: the running process does not follow its clock page"
 
 
@@ -83,13 +83,13 @@ def test_a_process_that_does_not_follow_its_page_proves_nothing(name: str) -> No
     ],
 )
 def test_what_falls_short_of_it_proves_nothing(name: str, more: dict[str, Any], told: str) -> None:
-    assert told in fault_of(name).shows_hold(looks(), looks(**{**SHOWN[name], **more}))
+    assert told in fault_of(name).check_effect(looks(), looks(**{**SHOWN[name], **more}))
 
 
 def test_a_clock_set_to_a_time_must_show_that_time() -> None:
     fault = fault_of("clock", time="2038-01-19T03:14:07Z")
-    assert fault.shows_hold(looks(), looks(wall_s=2147483648.2)) is None
-    assert "from the time it was set to" in fault.shows_hold(looks(), looks(wall_s=2147480000.0))
+    assert fault.check_effect(looks(), looks(wall_s=2147483648.2)) is None
+    assert "from the time it was set to" in fault.check_effect(looks(), looks(wall_s=2147480000.0))
 
 
 def test_a_time_without_a_zone_is_in_utc() -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from squall.nodes.controller.elections import Decision, Rules, decide
-from squall.nodes.metadata.topic import PartitionRegistration, Seldom
+from squall.nodes.metadata.topic import PartitionRegistration, RareFields
 
 BROKERS = (0, 1, 2)
 UP, DOWN_CLEANLY, DOWN = 0, 1, 2
@@ -236,8 +236,8 @@ def edit(setting: Setting, state: State) -> State:
 
 
 def decided(setting: Setting, state: State, isr: tuple[int, ...], *, lost: tuple[int, ...] = ()) -> State:
-    seldom = Seldom(elr=state.elr, last_known_elr=state.known)
-    registration = PartitionRegistration(BROKERS, state.isr, state.leader, 0, 0, seldom)
+    rare = RareFields(elr=state.elr, last_known_elr=state.known)
+    registration = PartitionRegistration(BROKERS, state.isr, state.leader, 0, 0, rare)
     rules = Rules(
         min_isr=min_isr(setting, state.edits),
         eligible_leaders=setting.elr,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from squall.nodes.controller.elections import Decision, Rules, decide
-from squall.nodes.metadata.topic import PartitionRegistration, Seldom
+from squall.nodes.metadata.topic import PartitionRegistration, RareFields
 
 NOBODY = -1
 BY = Rules(min_isr=2)
@@ -26,7 +26,7 @@ def partition(
     known: tuple[int, ...] = (),
     replicas: tuple[int, ...] = (1, 2, 3),
 ) -> PartitionRegistration:
-    return PartitionRegistration(replicas, isr, leader, 5, 9, Seldom(elr=elr, last_known_elr=known))
+    return PartitionRegistration(replicas, isr, leader, 5, 9, RareFields(elr=elr, last_known_elr=known))
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def test_leaders_are_elected_in_the_order_of_who_is_known_to_have_everything(row
 def test_deciding_twice_changes_nothing_more() -> None:
     for row in ELR + ORDER:
         once = decide(row.before, row.isr, lambda one, row=row: one in row.active, row.rules, lost=row.lost)
-        seldom = Seldom(elr=once.elr, last_known_elr=once.last_known_elr)
-        after = replace(row.before, leader=once.leader, isr=once.isr, seldom=seldom)
+        rare = RareFields(elr=once.elr, last_known_elr=once.last_known_elr)
+        after = replace(row.before, leader=once.leader, isr=once.isr, rare=rare)
         twice = decide(after, once.isr, lambda one, row=row: one in row.active, row.rules)
         assert replace(twice, unclean=False) == replace(once, unclean=False), row.says

@@ -23,7 +23,7 @@ from squall.nodes.metadata.records import (
     decode_record,
     encode_record,
 )
-from squall.nodes.metadata.topic import PartitionRegistration, Seldom
+from squall.nodes.metadata.topic import PartitionRegistration, RareFields
 from squall.nodes.protocol.errors import ProtocolError
 
 TOPIC, OTHER = bytes(range(16)), bytes(range(16, 32))
@@ -34,13 +34,13 @@ def some(rng: Random, at_most: int = 4) -> tuple[int, ...]:
 
 
 def registration(rng: Random, *, longest: int = 4) -> PartitionRegistration:
-    seldom = Seldom()
+    rare = RareFields()
     if rng.random() < 0.5:
-        seldom = Seldom(
+        rare = RareFields(
             some(rng), some(rng), rng.randint(0, 1), tuple(rng.randbytes(16) for _ in range(3)), some(rng), some(rng)
         )
     leader, leader_epoch, partition_epoch = rng.randint(-1, 60), rng.randint(0, 2**31 - 1), rng.randint(0, 2**31 - 1)
-    return PartitionRegistration(some(rng, longest), some(rng), leader, leader_epoch, partition_epoch, seldom)
+    return PartitionRegistration(some(rng, longest), some(rng), leader, leader_epoch, partition_epoch, rare)
 
 
 @pytest.mark.parametrize("seed", range(20))

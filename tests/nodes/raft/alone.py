@@ -99,7 +99,7 @@ class Node:
         for _ in ("pre-vote", "vote"):
             self.replica.tick(self.now)
             votes = self.sent()
-            answer = messages.vote_answer(config(2), ErrorCode.NONE, Hint(self.replica.epoch, None), True)
+            answer = messages.vote_response(config(2), ErrorCode.NONE, Hint(self.replica.epoch, None), True)
             votes[0].complete(self.now, answer)
         assert self.replica.is_leader
         self.replica.flush(self.now)
@@ -124,23 +124,25 @@ class Node:
         self.replica.tick(self.now)
         self.replica.flush(self.now)
         (fetch,) = self.sent()
-        question = messages.read_fetch(fetch.message, 17)
-        return fetch, (question.last_fetched_epoch, question.offset)
+        fetch_request = messages.read_fetch(fetch.message, 17)
+        return fetch, (fetch_request.last_fetched_epoch, fetch_request.offset)
 
     def told_divergence(self, epoch: int, end_offset: int) -> None:
         fetch, _ = self.next_fetch()
         hint = Hint(self.replica.epoch, self.replica.leader_and_epoch[0])
-        fetch.complete(self.now, messages.fetch_answer(config(3), ErrorCode.NONE, hint, diverging=(epoch, end_offset)))
+        fetch.complete(
+            self.now, messages.fetch_response(config(3), ErrorCode.NONE, hint, diverging=(epoch, end_offset))
+        )
 
     def told(self, records: Any, high_watermark: int) -> None:
         fetch, _ = self.next_fetch()
         hint = Hint(self.replica.epoch, self.replica.leader_and_epoch[0])
         fetch.complete(
             self.now,
-            messages.fetch_answer(config(3), ErrorCode.NONE, hint, records=records, high_watermark=high_watermark),
+            messages.fetch_response(config(3), ErrorCode.NONE, hint, records=records, high_watermark=high_watermark),
         )
 
 
-def answer_of(request: ServerRequest) -> messages.FetchAnswer:
+def answer_of(request: ServerRequest) -> messages.FetchResponse:
     assert request.answer is not None and request.answer.response is not None
-    return messages.read_fetch_answer(request.answer.response)
+    return messages.read_fetch_response(request.answer.response)

@@ -114,7 +114,7 @@ def test_fetches_in_ever_new_names_take_no_more_memory() -> None:
 def answer_fetch(follower: Node, **said: Any) -> None:
     fetch, _ = follower.next_fetch()
     hint = said.pop("hint", Hint(follower.replica.epoch, follower.replica.leader_and_epoch[0]))
-    fetch.complete(follower.now, messages.fetch_answer(config(3), ErrorCode.NONE, hint, **said))
+    fetch.complete(follower.now, messages.fetch_response(config(3), ErrorCode.NONE, hint, **said))
 
 
 def batch_at(offset: int, epoch: int, values: int = 1, **changes: int) -> bytearray:
@@ -175,7 +175,7 @@ def test_a_leader_that_says_nonsense_only_is_given_up() -> None:
             return
         for request in requests:
             request.complete(
-                follower.now, messages.fetch_answer(config(3), ErrorCode.NONE, Hint(4, 3), diverging=(1, 1))
+                follower.now, messages.fetch_response(config(3), ErrorCode.NONE, Hint(4, 3), diverging=(1, 1))
             )
     raise AssertionError(f"it still follows: {follower.replica.role}")
 

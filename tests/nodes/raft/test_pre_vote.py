@@ -64,7 +64,7 @@ class Asked:
         (fetch,) = self.replica.requests
         self.replica.requests.clear()
         leader, epoch = self.replica.leader_and_epoch
-        fetch.complete(now, messages.fetch_answer(config(3), NONE, messages.Hint(epoch, leader), high_watermark=0))
+        fetch.complete(now, messages.fetch_response(config(3), NONE, messages.Hint(epoch, leader), high_watermark=0))
 
 
 @pytest.mark.parametrize(

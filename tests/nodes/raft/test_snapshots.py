@@ -17,7 +17,7 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.snapshot_messages import SnapshotAnswer, fetch_snapshot, read_snapshot_answer
+from squall.nodes.raft.snapshot_messages import SnapshotResponse, fetch_snapshot, read_snapshot_response
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.errors import CorruptFile
@@ -311,13 +311,13 @@ class TestFetchSnapshot:
 
     def ask(
         self, replica: RaftReplica, snapshot_id: SnapshotId, position: int, epoch: int | None = None
-    ) -> SnapshotAnswer:
+    ) -> SnapshotResponse:
         at = replica.epoch if epoch is None else epoch
         body = fetch_snapshot(config(snapshot_fetch_max_bytes=100), at, snapshot_id, position)
         request = ServerRequest(59, 1, body, "test", "CONTROLLER", 1, 0)
         replica.handle_fetch_snapshot(0, request)
         assert request.answer is not None and request.answer.response is not None
-        return read_snapshot_answer(request.answer.response)
+        return read_snapshot_response(request.answer.response)
 
     def test_the_pieces_make_the_file(self) -> None:
         disk = SimDisk(Random(1))

@@ -11,8 +11,8 @@ import pytest
 
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.server.deferred_closer import LARGE_BYTES, DeferredCloser
 from squall.nodes.server.disk import IOV_MAX, RealDisk
-from squall.nodes.server.letting_go import LARGE_BYTES, LettingGo
 from squall.nodes.storage.log import Log, LogConfig
 
 
@@ -135,9 +135,9 @@ def test_what_is_small_absent_or_more_than_may_be_held_is_not_held(tmp_path: Pat
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(bytes(LARGE_BYTES))
     small.write_bytes(b"small")
-    held = LettingGo().hold(large)
+    held = DeferredCloser().hold(large)
     assert held is not None
     os.close(held)
-    assert LettingGo().hold(small) is None
-    assert LettingGo().hold(tmp_path / "absent") is None
-    assert LettingGo(most=0).hold(large) is None
+    assert DeferredCloser().hold(small) is None
+    assert DeferredCloser().hold(tmp_path / "absent") is None
+    assert DeferredCloser(most=0).hold(large) is None

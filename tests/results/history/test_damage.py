@@ -23,8 +23,8 @@ from squall.harness.cli.main import status_of
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.history.history import HISTORY_FILE, FaultWindow, History, close_history
-from squall.results.history.kinds import KINDS, LIST_APPEND, REGISTERS
 from squall.results.history.manifest import MANIFEST_FILE, Manifest
+from squall.results.history.operation_tables import KINDS, LIST_APPEND, REGISTERS
 from squall.results.history.parquet_files import seal_path
 from squall.results.history.rows import SegmentHeader
 from squall.results.history.segments import (

@@ -16,8 +16,8 @@ from squall.results.checkers.engine.engines import InProcess, TaskFailure, outco
 from squall.results.checkers.further import FurtherTask
 from squall.results.history.history import HISTORY_FILE, TYPES, History, close_history
 from squall.results.history.ill_formed import IllFormedHistory
-from squall.results.history.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, write_kind
 from squall.results.history.manifest import MANIFEST_FILE
+from squall.results.history.operation_tables import GROUPS, KINDS, LIST_APPEND, REGISTERS, write_kind
 from squall.results.history.parquet_files import RUN_KEY, run_id_of, seal_path, write_sealed
 from squall.results.history.segments import SEGMENTS_FOLDER, RegisterCompletion, segment_path
 from squall.results.synthetic.forge import ORIGIN, forge_run, healthy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.checkers.further import check_further
-from squall.results.history.kinds import GROUPS
+from squall.results.history.operation_tables import GROUPS
 from squall.results.synthetic.forge_catalogue import FAMILIES
 from squall.results.synthetic.forge_groups import group_table
 from squall.results.verdict.further import tell_further

@@ -18,7 +18,7 @@ from squall.results.checkers.log.result import Delivered as DeliveredRun
 from squall.results.checkers.log.result import OperationFacts, WitnessFacts
 from squall.results.checkers.transactions.anomalies import GROUPS as GROUP_ANOMALIES
 from squall.results.checkers.transactions.anomalies import TRANSACTIONAL_LOG as LOG_ANOMALIES
-from squall.results.history.kinds import GROUPS, TRANSACTIONAL_LOG
+from squall.results.history.operation_tables import GROUPS, TRANSACTIONAL_LOG
 from squall.results.history.segments import FaultWindow
 from squall.results.report.render import plain, verdict_lines
 from squall.results.report.report import REPORT_FILE

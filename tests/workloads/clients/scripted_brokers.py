@@ -35,7 +35,7 @@ from squall.nodes.protocol.requests.headers import encode_response
 from squall.nodes.protocol.requests.session import ServerSession
 from squall.workloads.clients.common.client import Client, ClientPlan
 from squall.workloads.clients.common.payload import encode_value
-from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.clients.native.native import NativeFactory
 from squall.workloads.core.operation import Completion, Operation
 
 VERSIONS = {
@@ -75,7 +75,7 @@ class Brokers:
     def client(self, role: Any, *, partitions: int = 1, **options: Any) -> Client:
         places = tuple((WHERE[0], number) for number in range(partitions))
         plan = ClientPlan(4, role, tuple(range(8)), places, **options)
-        return NativeKit(self, (("b1", 9092),), self).client(plan)  # type: ignore[arg-type]
+        return NativeFactory(self, (("b1", 9092),), self).client(plan)  # type: ignore[arg-type]
 
     async def connect(self, host: str, port: int) -> ScriptedStream:
         node = int(host.removeprefix("b"))

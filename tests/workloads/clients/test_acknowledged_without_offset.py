@@ -19,7 +19,7 @@ from squall.nodes.protocol.messages.produce import (
 )
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.workloads.clients.common.client import ClientPlan
-from squall.workloads.clients.kits import Library, kit_of
+from squall.workloads.clients.kits import Library, factory_of
 from squall.workloads.clients.libraries.confluent import Offsets
 from squall.workloads.core.operation import INFO, OK, SEND, Completion, Operation
 from tests.workloads.clients.test_renumbering import PATIENCE_S, Broker
@@ -48,7 +48,7 @@ async def sends(library: Library) -> tuple[list[Completion], list[Completion]]:
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     plan = ClientPlan(3, "producer", (0,), (("events", 0),))
-    client = kit_of(library, (("127.0.0.1", broker.port),)).client(plan)
+    client = factory_of(library, (("127.0.0.1", broker.port),)).client(plan)
     await client.open()
 
     async def four() -> list[Completion]:

@@ -30,7 +30,7 @@ from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest, ServerSession, api_versions_response
 from squall.nodes.protocol.schema import Message
 from squall.workloads.clients.common.client import ClientPlan
-from squall.workloads.clients.libraries.confluent import ConfluentKit, tells_of_renumbering
+from squall.workloads.clients.libraries.confluent import ConfluentFactory, tells_of_renumbering
 from squall.workloads.core.operation import OK, SEND, Completion, Operation
 
 VERSIONS = {
@@ -122,7 +122,7 @@ async def sends_through_a_renumbering() -> tuple[Broker, list[Completion]]:
     broker = Broker()
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
-    client = ConfluentKit((("127.0.0.1", broker.port),)).client(
+    client = ConfluentFactory((("127.0.0.1", broker.port),)).client(
         ClientPlan(3, "producer", (0, 1), (("events", 0), ("events", 1)))
     )
     await client.open()

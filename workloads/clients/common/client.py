@@ -61,7 +61,7 @@ class Client(Protocol):
         ...
 
 
-class ClientKit(Protocol):
+class ClientFactory(Protocol):
     """A kind of client library: makes clients from plans."""
 
     @property

@@ -53,7 +53,7 @@ HARMLESS: tuple[type[Exception], ...] = (
 
 
 @dataclass(frozen=True)
-class AiokafkaKit:
+class AiokafkaFactory:
     """Makes aiokafka clients for one cluster. `settings` are added to every client's configuration."""
 
     bootstrap: tuple[tuple[str, int], ...]

@@ -71,7 +71,7 @@ COMMON: Mapping[str, Setting] = {
 
 
 @dataclass(frozen=True)
-class ConfluentKit:
+class ConfluentFactory:
     """Makes librdkafka clients for one cluster. `settings` are added to every client's configuration."""
 
     bootstrap: tuple[tuple[str, int], ...]

@@ -60,7 +60,7 @@ RECOVERED: tuple[type[Exception], ...] = (
 
 
 @dataclass(frozen=True)
-class KafkaPythonKit:
+class KafkaPythonFactory:
     """Makes kafka-python clients for one cluster. `settings` are added to every client's configuration."""
 
     bootstrap: tuple[tuple[str, int], ...]

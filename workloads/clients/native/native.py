@@ -34,8 +34,8 @@ from squall.workloads.clients.native.admin import NativeAdmin
 from squall.workloads.clients.native.leaders import Address, Leaders, Replica, client_id
 from squall.workloads.clients.native.native_client import NativeClient
 from squall.workloads.clients.native.native_consumer import NativeConsumer, short
+from squall.workloads.clients.native.native_full_log import FullLogReader
 from squall.workloads.clients.native.native_metadata import MetadataClient
-from squall.workloads.clients.native.native_whole import WholeReader
 from squall.workloads.core.admin_load import SIDE_PARTITIONS
 from squall.workloads.core.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, SEND, Completion, Operation
 from squall.workloads.core.ports import Clock, Connector
@@ -54,7 +54,7 @@ DEFAULT_REPLICATION_FACTOR = -1
 
 
 @dataclass(frozen=True)
-class NativeKit:
+class NativeFactory:
     """Makes native clients for one cluster."""
 
     connector: Connector
@@ -65,7 +65,7 @@ class NativeKit:
     def client(self, plan: ClientPlan) -> Client:
         leaders = Leaders(self.connector, self.bootstrap, client_id(plan, plan.client))
         if plan.role == "consumer":
-            consumer = (WholeReader if plan.whole else NativeConsumer)(plan, leaders, self.clock)
+            consumer = (FullLogReader if plan.whole else NativeConsumer)(plan, leaders, self.clock)
             return NativeClient(consumer, plan.client)
         if plan.role == "metadata":
             return MetadataClient(plan, leaders, NativeAdmin(self.connector, self.bootstrap), self.clock)

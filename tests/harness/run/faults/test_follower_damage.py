@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from squall.results.checkers.replicas.tables import replicas_in
-from squall.results.history.kinds import CONTROL_PLANE, REPLICAS, read_kind
+from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, read_kind
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
-from squall.nodes.broker.hosting.hosted import Hosted
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -45,7 +45,7 @@ class Course:
 
     # -- what is so -----------------------------------------------------------------------------------------------
 
-    def hosted(self, name: str) -> Hosted:
+    def hosted(self, name: str) -> HostedPartition:
         node = self.world.processes[name].node
         assert node is not None and node.broker is not None
         found = node.broker.replicas.by_name(TOPIC, 0)

@@ -14,7 +14,7 @@ import pytest
 from squall.harness.cli.simulate import told
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.observer.invariants import Observer
-from squall.harness.simulation.run.many import simulate_many
+from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.world.process import SimProcess
 from squall.results.check import verdict_of

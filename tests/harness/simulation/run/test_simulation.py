@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from squall.harness.cli.simulate import told
-from squall.harness.simulation.run.many import simulate_many
+from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 

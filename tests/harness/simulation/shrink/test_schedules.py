@@ -12,8 +12,14 @@ from squall.harness.simulation.run.run import SimOptions, Simulation, simulate, 
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.swarm import KINDS, draw_swarm
 from squall.harness.simulation.shrink import simplify
-from squall.harness.simulation.shrink.explicit import Recording, event_count, explicit, scheduled_faults, swarm_faults
 from squall.harness.simulation.shrink.schedule_file import reread, save, written
+from squall.harness.simulation.shrink.schedule_recorder import (
+    Recording,
+    event_count,
+    explicit_scenario,
+    scheduled_faults,
+    swarm_faults,
+)
 from squall.harness.simulation.shrink.shrink import NothingToShrink, record
 from squall.harness.simulation.shrink.simplify import operations_of
 from squall.harness.yaml_source import parse_yaml
@@ -175,7 +181,7 @@ def test_targets_are_named_as_they_were_hit() -> None:
         assert what_broke(simulation) == ((), "")
     assert simulation.load_started is not None
     faults = scheduled_faults(simulation.schedule, recording, simulation.load_started)
-    listed = explicit(short, 3, (), recording, faults, simulation.load_started)
+    listed = explicit_scenario(short, 3, (), recording, faults, simulation.load_started)
     (hit,) = listed.nemesis
     assert hit.target in ("b1", "b2", "b3")
     assert (hit.at, hit.length()) == (5.0, 7.0)

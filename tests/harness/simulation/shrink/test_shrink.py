@@ -14,8 +14,8 @@ from rich.console import Console
 from squall.harness.cli.shrink import ShrinkOptions, shrink
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import simulate
-from squall.harness.simulation.shrink.explicit import event_count
-from squall.harness.simulation.shrink.shrink import Budget, Sameness, Shrinker, Trial, Trials, try_out
+from squall.harness.simulation.shrink.schedule_recorder import event_count
+from squall.harness.simulation.shrink.shrink import Budget, FailureSignature, Shrinker, Trial, Trials, try_out
 
 pytestmark = pytest.mark.xdist_group("shrink")  # one worker, so that the seed is shrunk once
 
@@ -146,7 +146,7 @@ def big() -> Scenario:
 
 def test_shrinking_ends_with_what_the_failure_needs_and_the_simplest_of_everything_else() -> None:
     with Pretended(Budget(), 1) as trials:
-        shrinker = Shrinker(trials, Sameness(("MADE",)), lambda best: None)
+        shrinker = Shrinker(trials, FailureSignature(("MADE",)), lambda best: None)
         best = shrinker.shrink(big(), 1, Trial(("MADE",), "MADE: up", 20.0))
     assert best.events == 2
     assert best.events_before == 155
@@ -159,14 +159,14 @@ def test_shrinking_ends_with_what_the_failure_needs_and_the_simplest_of_everythi
 
 def test_another_failure_is_not_taken_for_the_same_unless_any_will_do() -> None:
     with Pretended(Budget(), 1) as trials:
-        best = Shrinker(trials, Sameness(), lambda best: None).shrink(big(), 1, made_of(big()))
+        best = Shrinker(trials, FailureSignature(), lambda best: None).shrink(big(), 1, made_of(big()))
     assert best.events == 0
     assert best.trial.broken == ("OTHER",)
 
 
 def test_a_spent_budget_ends_with_the_best_so_far() -> None:
     with Pretended(Budget(runs=7), 1) as trials:
-        best = Shrinker(trials, Sameness(("MADE",)), lambda best: None).shrink(big(), 1, made_of(big()))
+        best = Shrinker(trials, FailureSignature(("MADE",)), lambda best: None).shrink(big(), 1, made_of(big()))
     assert trials.budget.used == 7
     assert made_of(best.scenario).broken == ("MADE",)
     assert best.events < 155
@@ -185,7 +185,7 @@ class Interrupted(Pretended):
 
 def test_an_interruption_keeps_the_smallest_schedule_found_so_far() -> None:
     with Interrupted(Budget(), 1) as trials:
-        shrinker = Shrinker(trials, Sameness(("MADE",)), lambda best: None)
+        shrinker = Shrinker(trials, FailureSignature(("MADE",)), lambda best: None)
         best = shrinker.shrink(big(), 1, made_of(big()))
     assert shrinker.interrupted
     assert made_of(best.scenario).broken == ("MADE",)

@@ -16,7 +16,7 @@ import pytest
 
 from squall.nemesis.agent.clock import clock_driver, clock_faults, clocks
 from squall.nemesis.agent.clock.device import RealClockDevice, refusal
-from squall.nemesis.agent.core import journal, trouble
+from squall.nemesis.agent.core import journal, verb_error
 from tests.nemesis.agent.conftest import package_of
 
 SECOND = 10**9
@@ -374,7 +374,7 @@ def test_who_drives_a_clock_sets_it_no_more_once_it_was_stopped(
         threading.Thread(target=process.run, args=(tell, device), daemon=True).start()
         return True
 
-    monkeypatch.setattr(driving, "start_detached", in_a_thread)
+    monkeypatch.setattr(driving, "daemonize", in_a_thread)
     line = driving.Line(device.raw, device.wall_ns(), 0.0)
     process.start(driving.Plan(line, line, 0, 3600.0))
     deadline = time.monotonic() + 5
@@ -404,7 +404,7 @@ def test_the_real_clock_is_refused_where_it_is_forbidden(tmp_path: Path, monkeyp
     device = RealClockDevice()
     clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
     for attempt in (lambda: device.set_wall_ns(0), clock.check):
-        with pytest.raises(trouble.Trouble) as caught:
+        with pytest.raises(verb_error.VerbError) as caught:
             attempt()
         assert caught.value.kind == "refused"
 

@@ -24,7 +24,7 @@ import pytest
 from squall.nemesis.agent.core.durable import PIECES, RESERVE
 from squall.nemesis.agent.guard.sentries import PROGRAM as SENTRY
 from squall.nemesis.agent.probe.probe_auth import ECHO, HEADER, HEARD, QUESTION, Key, ProbeKeys
-from squall.nemesis.agent.probe.probes import KEPT_NONCES, MOST_SENDERS, Ear
+from squall.nemesis.agent.probe.probes import KEPT_NONCES, MOST_SENDERS, UdpResponder
 from tests.nemesis.agent.conftest import ADDRESSES, PROBE_PORT, RunningAgent
 
 TTL = 1.5
@@ -463,61 +463,65 @@ class TestEar:
         return ProbeKeys(tmp_path)
 
     @pytest.fixture
-    def ear(self, keys: ProbeKeys) -> Iterator[Ear]:
-        ear = Ear("127.0.0.1", 0, keys)
-        yield ear
-        ear.close()
+    def responder(self, keys: ProbeKeys) -> Iterator[UdpResponder]:
+        responder = UdpResponder("127.0.0.1", 0, keys)
+        yield responder
+        responder.close()
 
-    def test_a_forged_sender_is_not_believed(self, ear: Ear, keys: ProbeKeys) -> None:
+    def test_a_forged_sender_is_not_believed(self, responder: UdpResponder, keys: ProbeKeys) -> None:
         true = keys.own().seal(HEARD, json.dumps(["n", "b1", 0]).encode())
         forged = true.replace(b'"b1"', b'"b2"')
         for datagram in (true, forged):
-            assert ear.answer(datagram) is None
-        assert ear.heard("n") == {"b1": 1}
-        assert ear.ignored["wrong seal"] == 1
+            assert responder.answer(datagram) is None
+        assert responder.heard("n") == {"b1": 1}
+        assert responder.ignored["wrong seal"] == 1
 
-    def test_a_datagram_that_is_repeated_counts_once(self, ear: Ear, keys: ProbeKeys) -> None:
+    def test_a_datagram_that_is_repeated_counts_once(self, responder: UdpResponder, keys: ProbeKeys) -> None:
         datagram = keys.own().seal(HEARD, json.dumps(["n", "b1", 2]).encode())
         for _ in range(5):
-            ear.answer(datagram)
-        assert ear.heard("n") == {"b1": 1}
+            responder.answer(datagram)
+        assert responder.heard("n") == {"b1": 1}
 
-    def test_no_answer_is_larger_than_what_it_answers_but_to_our_own_key(self, ear: Ear, keys: ProbeKeys) -> None:
+    def test_no_answer_is_larger_than_what_it_answers_but_to_our_own_key(
+        self, responder: UdpResponder, keys: ProbeKeys
+    ) -> None:
         session = keys.add("ab" * 32)
         echo = session.seal(ECHO, b"x" * 500)
-        assert len(ear.answer(echo) or b"") == len(echo)
+        assert len(responder.answer(echo) or b"") == len(echo)
         for number in range(100):
-            ear.answer(session.seal(HEARD, json.dumps(["n", f"h{number}", 0]).encode()))
+            responder.answer(session.seal(HEARD, json.dumps(["n", f"h{number}", 0]).encode()))
         question = json.dumps(["heard", "n"]).encode()
-        assert ear.answer(session.seal(QUESTION, question)) is None
-        assert ear.answer(keys.own().seal(QUESTION, question)) is not None
+        assert responder.answer(session.seal(QUESTION, question)) is None
+        assert responder.answer(keys.own().seal(QUESTION, question)) is not None
 
-    def test_what_is_remembered_is_bounded(self, ear: Ear, keys: ProbeKeys) -> None:
+    def test_what_is_remembered_is_bounded(self, responder: UdpResponder, keys: ProbeKeys) -> None:
         key = keys.own()
         for number in range(KEPT_NONCES + 50):
-            ear.answer(key.seal(HEARD, json.dumps([f"n{number}", "h", 0]).encode()))
-        assert ear.heard("n0") == {}
+            responder.answer(key.seal(HEARD, json.dumps([f"n{number}", "h", 0]).encode()))
+        assert responder.heard("n0") == {}
         for number in range(MOST_SENDERS + 50):
-            ear.answer(key.seal(HEARD, json.dumps(["last", f"h{number}", 0]).encode()))
-        assert len(ear.heard("last")) == MOST_SENDERS
+            responder.answer(key.seal(HEARD, json.dumps(["last", f"h{number}", 0]).encode()))
+        assert len(responder.heard("last")) == MOST_SENDERS
 
     @pytest.mark.parametrize("body", [b"{}", b"[" * 900, b"[1,2,3]", b'["n","h",9]', b'["n","' + b"h" * 500 + b'",0]'])
-    def test_nonsense_with_a_true_seal_is_counted_and_ignored(self, ear: Ear, keys: ProbeKeys, body: bytes) -> None:
+    def test_nonsense_with_a_true_seal_is_counted_and_ignored(
+        self, responder: UdpResponder, keys: ProbeKeys, body: bytes
+    ) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             for kind in (HEARD, QUESTION, b"t", b"?"):
-                one.sendto(keys.own().seal(kind, body), ear.address())
-            ear.listen(0.2)
-        assert ear.ignored.total() == 4
+                one.sendto(keys.own().seal(kind, body), responder.address())
+            responder.listen(0.2)
+        assert responder.ignored.total() == 4
 
     def test_it_listens_at_the_hosts_own_address(self, keys: ProbeKeys) -> None:
-        ear = Ear("127.9.9.9", 0, keys)
-        assert ear.address()[0] == "127.9.9.9"
-        ear.close()
+        responder = UdpResponder("127.9.9.9", 0, keys)
+        assert responder.address()[0] == "127.9.9.9"
+        responder.close()
 
     def test_where_the_host_does_not_have_that_address_it_listens_at_all(self, keys: ProbeKeys) -> None:
-        ear = Ear("192.0.2.1", 0, keys)
-        assert ear.address()[0] == "0.0.0.0"
-        ear.close()
+        responder = UdpResponder("192.0.2.1", 0, keys)
+        assert responder.address()[0] == "0.0.0.0"
+        responder.close()
 
 
 # --- what the kernel ends by itself ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.link.link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
 
 MTU = 1500
@@ -113,7 +113,7 @@ def test_a_shape_survives_the_journal() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(VerbError) as trouble:
         shape(**{"delay_s": 1, **wrong})
     assert trouble.value.kind == "bad_argument" and said in trouble.value.error
 

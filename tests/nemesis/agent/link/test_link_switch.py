@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 from squall.nemesis.agent.link import link_switch
 from squall.nemesis.agent.link.link_switch import Crossing, iptables_script, nft_script, ways_from
 from squall.nemesis.agent.link.nfqueue import ACCEPT, DROP, Packet
@@ -98,5 +98,5 @@ def test_packets_stay_in_order_however_much_jitter_they_draw(now: list[float]) -
 
 
 def test_a_way_that_does_nothing_is_refused() -> None:
-    with pytest.raises(Trouble, match="give at least one"):
+    with pytest.raises(VerbError, match="give at least one"):
         ways_from([{"from": ONE, "to": OTHER, "shape": {"delay_s": 0}}])

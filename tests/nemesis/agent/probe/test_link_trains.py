@@ -13,7 +13,7 @@ import pytest
 from squall.nemesis.agent.link.link_damage import damaged
 from squall.nemesis.agent.probe.link_trains import FILLING, Trains, car, missing_runs
 from squall.nemesis.agent.probe.probe_auth import QUESTION, Key, ProbeKeys, Sealed, parsed
-from squall.nemesis.agent.probe.probes import Ear
+from squall.nemesis.agent.probe.probes import UdpResponder
 
 KEY = Key(bytes(32))
 LONG = 5000
@@ -61,13 +61,13 @@ def test_a_damaged_content_is_counted_and_a_damaged_name_is_nobodys() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets more room than the machine allows all")
 def test_a_host_that_is_busy_while_a_train_arrives_misses_nothing(tmp_path: Path) -> None:
     keys = ProbeKeys(tmp_path)
-    ear, key = Ear("127.0.0.1", 0, keys), keys.own()
-    with ear.sockets[0], socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thrower:
-        thrower.connect(ear.address())
+    responder, key = UdpResponder("127.0.0.1", 0, keys), keys.own()
+    with responder.sockets[0], socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thrower:
+        thrower.connect(responder.address())
         for number in range(LONG):
             thrower.send(car(key, "n", "h1", number, LONG))
-        ear.listen(timeout=0.5)
-        answer = parsed(ear.answer(key.seal(QUESTION, json.dumps(["caught", "n"]).encode())) or b"")
+        responder.listen(timeout=0.5)
+        answer = parsed(responder.answer(key.seal(QUESTION, json.dumps(["caught", "n"]).encode())) or b"")
     assert answer is not None and json.loads(answer.body)[1]["h1"]["lost"] == 0
 
 

@@ -76,7 +76,7 @@ class Occurrence:
         await fault.inject(10)
         await self.world.time.sleep(seconds)
         during = await fault.observe()
-        hold = fault.shows_hold(before, during)
+        hold = fault.check_effect(before, during)
         await fault.heal()
         return hold, fault.shows_end(before, await fault.observe()), fault.told(during)
 

@@ -157,7 +157,7 @@ def happened(fault: Fault, ttl: float = 5.0) -> str | None:
         await fault.aim()
         before = await fault.observe()
         await fault.inject(ttl)
-        return fault.shows_hold(before, await fault.observe())
+        return fault.check_effect(before, await fault.observe())
 
     return asyncio.run(happen())
 
@@ -201,7 +201,7 @@ def test_a_move_counts_as_seen_though_another_has_taken_its_place_since() -> Non
         before = await fault.observe()
         await fault.inject(5.0)
         operator.under_way = ["b1", "b2", "b3"]
-        return fault.shows_hold(before, await fault.observe())
+        return fault.check_effect(before, await fault.observe())
 
     assert asyncio.run(happen()) is None
 

@@ -51,7 +51,7 @@ def looks(digest: str | None = "same", state: str = "running", **more: object) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_reads_as_before_proves_no_damage_and_its_end(kind: str) -> None:
     fault = fault_of(fault=kind)
-    assert fault.shows_hold(looks(), looks()) == "b1: events-0/0.log has the same content as before"
+    assert fault.check_effect(looks(), looks()) == "b1: events-0/0.log has the same content as before"
     assert fault.shows_end(looks(), looks()) is None
 
 
@@ -59,13 +59,13 @@ def test_a_file_that_reads_as_before_proves_no_damage_and_its_end(kind: str) -> 
 def test_a_file_that_reads_otherwise_proves_it_and_not_its_end(kind: str) -> None:
     fault = fault_of(fault=kind)
     during = looks(None if kind == "lose-file" else "other")
-    assert fault.shows_hold(looks(), during) is None
+    assert fault.check_effect(looks(), during) is None
     assert "from byte 7 on" in fault.shows_end(looks(), during)
     assert "events-0/0.log" in fault.told(during)
 
 
 def test_a_file_that_is_still_there_is_not_lost() -> None:
-    assert fault_of(fault="lose-file").shows_hold(looks(), looks("other")) == "b1: events-0/0.log still exists"
+    assert fault_of(fault="lose-file").check_effect(looks(), looks("other")) == "b1: events-0/0.log still exists"
 
 
 def test_damage_that_is_to_stay_ends_all_the_same() -> None:
@@ -77,8 +77,8 @@ def test_damage_that_is_to_stay_ends_all_the_same() -> None:
 
 def test_a_node_that_should_be_down_must_be_seen_to_be() -> None:
     fault = fault_of(fault="bit-flip", node="down")
-    assert fault.shows_hold(looks(), looks("other")) == "b1: the process is running, pid 7"
-    assert fault.shows_hold(looks(), looks("other", state="absent")) is None
+    assert fault.check_effect(looks(), looks("other")) == "b1: the process is running, pid 7"
+    assert fault.check_effect(looks(), looks("other", state="absent")) is None
 
 
 def test_every_look_and_the_damage_are_about_the_place_that_the_first_look_chose() -> None:
@@ -112,9 +112,9 @@ def back(state: str = "absent", **more: object) -> dict[str, Any]:
 
 def test_a_log_directory_that_is_what_was_copied_and_lost_something_proves_the_way_back() -> None:
     fault = fault_of(fault="file-copy-restore")
-    assert fault.shows_hold(back("running"), back()) is None
+    assert fault.check_effect(back("running"), back()) is None
     assert fault.told(back()) == "2 s back: 12 bytes written since the copy are lost, the process gone"
-    assert "differs from the copy" in fault.shows_hold(back("running"), back(same=False))
-    assert "nothing was written since the copy" in fault.shows_hold(back("running"), back(lost_bytes=0))
-    assert "the process is running" in fault.shows_hold(back("running"), back("running"))
+    assert "differs from the copy" in fault.check_effect(back("running"), back(same=False))
+    assert "nothing was written since the copy" in fault.check_effect(back("running"), back(lost_bytes=0))
+    assert "the process is running" in fault.check_effect(back("running"), back("running"))
     assert fault.shows_end(back("running"), back()) == "b1: the process is absent"

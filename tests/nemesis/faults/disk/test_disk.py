@@ -53,8 +53,8 @@ def looks(state: str = "running", **seen: object) -> dict[str, Any]:
 )
 def test_a_disk_fault_that_no_call_met_is_not_proven(name: str) -> None:
     fault = fault_of(fault=name)
-    assert "was made" in fault.shows_hold(looks(), looks(open=True, driver="watch"))
-    assert fault.shows_hold(looks(), looks(open=True, met=3, driver="watch")) is None
+    assert "was made" in fault.check_effect(looks(), looks(open=True, driver="watch"))
+    assert fault.check_effect(looks(), looks(open=True, met=3, driver="watch")) is None
     assert fault.told(looks(met=3)).startswith("3 ")
     assert fault.shows_end(looks(), looks(met=3)) is None
     assert fault.shows_end(looks(), looks(open=True)) == "b1: its disk calls are still affected"
@@ -63,15 +63,15 @@ def test_a_disk_fault_that_no_call_met_is_not_proven(name: str) -> None:
 
 def test_a_stall_shows_in_the_process_where_its_threads_can_be_seen() -> None:
     stall = fault_of(fault="disk-stall")
-    assert stall.shows_hold(looks(), looks(met=1, under_way=["fsync", "read"])) is None
-    assert "none of the process's threads waits" in stall.shows_hold(looks(), looks(met=1, under_way=["read"]))
+    assert stall.check_effect(looks(), looks(met=1, under_way=["fsync", "read"])) is None
+    assert "none of the process's threads waits" in stall.check_effect(looks(), looks(met=1, under_way=["read"]))
 
 
 def test_a_disk_that_was_filled_must_be_full_for_others_too() -> None:
     full = fault_of(fault="disk-full")
     filled = {"open": True, "driver": "filler", "free_bytes": 0, "refused": "ENOSPC"}
-    assert full.shows_hold(looks(), looks(**filled)) is None
+    assert full.check_effect(looks(), looks(**filled)) is None
     assert full.told(looks(**filled)) == "0 bytes free, a write ends in ENOSPC"
-    assert full.shows_hold(looks(), looks(**{**filled, "free_bytes": 8192})) == "b1: 8192 bytes are still free"
-    assert "ended in success" in full.shows_hold(looks(), looks(**{**filled, "refused": None}))
+    assert full.check_effect(looks(), looks(**{**filled, "free_bytes": 8192})) == "b1: 8192 bytes are still free"
+    assert "ended in success" in full.check_effect(looks(), looks(**{**filled, "refused": None}))
     assert "still ends in ENOSPC" in full.shows_end(looks(), looks(refused="ENOSPC"))

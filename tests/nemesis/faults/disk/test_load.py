@@ -32,13 +32,13 @@ BUSY = {"open": True, "pid": 7, "written_bytes": 50 << 20}
 
 
 def test_bytes_that_another_process_gave_to_the_disk_prove_a_load() -> None:
-    assert disk_load().shows_hold(looks(), looks(**BUSY)) is None
+    assert disk_load().check_effect(looks(), looks(**BUSY)) is None
     assert disk_load().told(looks(**BUSY)) == "100 MiB/s written by another process, an fsync takes 2.0 ms"
 
 
 def test_without_such_a_process_or_with_an_idle_one_there_is_none() -> None:
-    assert disk_load().shows_hold(looks(), looks()) == "b1: no writer process is running"
-    assert "nothing to the disk in 0.5 s" in disk_load().shows_hold(looks(), looks(**{**BUSY, "written_bytes": 0}))
+    assert disk_load().check_effect(looks(), looks()) == "b1: no writer process is running"
+    assert "nothing to the disk in 0.5 s" in disk_load().check_effect(looks(), looks(**{**BUSY, "written_bytes": 0}))
 
 
 def test_it_is_over_when_nobody_writes_any_more() -> None:

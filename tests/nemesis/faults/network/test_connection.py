@@ -77,9 +77,9 @@ def look(there: list[str], lasting: list[str], cut_short: tuple[str, ...] = ()) 
 
 def test_a_reset_is_proven_by_all_lasting_connections_being_gone(reset: ResetConnections) -> None:
     before = look(["1", "2", "3"], ["1", "2"])
-    assert reset.shows_hold(before, look(["4", "5"], [])) is None
-    assert reset.shows_hold(before, look(["2", "4"], [])) == "b1: 1 of 2 connections are still the same"
-    assert reset.shows_hold(look(["1"], []), look(["4"], [])) == "b1: no connection lasted before the fault either"
+    assert reset.check_effect(before, look(["4", "5"], [])) is None
+    assert reset.check_effect(before, look(["2", "4"], [])) == "b1: 1 of 2 connections are still the same"
+    assert reset.check_effect(look(["1"], []), look(["4"], [])) == "b1: no connection lasted before the fault either"
 
 
 def test_a_reset_is_over_when_connections_last_again(reset: ResetConnections) -> None:
@@ -94,9 +94,9 @@ def counted(b2: int, b3: int, cut_short: tuple[str, ...] = ()) -> dict[str, Any]
 
 
 def test_a_storm_is_proven_by_connections_from_every_source(storm: StormOfConnections) -> None:
-    assert storm.shows_hold(counted(2, 2), counted(52, 50)) is None
-    assert storm.shows_hold(counted(2, 2), counted(52, 2)) == "b1 has 0 more connections from b3, not 50"
-    assert storm.shows_hold(counted(52, 52), counted(52, 52)) is not None
+    assert storm.check_effect(counted(2, 2), counted(52, 50)) is None
+    assert storm.check_effect(counted(2, 2), counted(52, 2)) == "b1 has 0 more connections from b3, not 50"
+    assert storm.check_effect(counted(52, 52), counted(52, 52)) is not None
 
 
 def test_a_storm_is_over_when_its_connections_are_gone(storm: StormOfConnections) -> None:

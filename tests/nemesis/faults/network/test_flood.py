@@ -32,9 +32,9 @@ def facts(rate: float, cut_short: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def test_it_is_proven_by_what_comes_in_on_top_of_what_came_before(world: FakeWorld) -> None:
     flood = aimed(world)
-    assert flood.shows_hold(facts(1e6), facts(9e6)) is None
-    assert flood.shows_hold(facts(1e6), facts(2e6)) == "+1.0 MB/s arrive at b1, not +5.2 MB/s or more"
-    assert flood.shows_hold(facts(9e6), facts(9e6)) is not None
+    assert flood.check_effect(facts(1e6), facts(9e6)) is None
+    assert flood.check_effect(facts(1e6), facts(2e6)) == "+1.0 MB/s arrive at b1, not +5.2 MB/s or more"
+    assert flood.check_effect(facts(9e6), facts(9e6)) is not None
 
 
 def test_it_is_over_when_nothing_more_comes_in(world: FakeWorld) -> None:

@@ -66,10 +66,10 @@ def facts(reached: bool, port: str = "", **account: Any) -> dict[str, Any]:
 
 def test_it_is_proven_by_nobody_reaching_the_host(world: FakeWorld) -> None:
     fault, _ = aimed(world)
-    assert fault.shows_hold(facts(True), facts(False)) is None
-    assert fault.shows_hold(facts(True), facts(True)) == "b1: b2 still reached it"
-    assert fault.shows_hold(facts(False), facts(False)) == "b1: no node reached it before the fault either"
-    assert fault.shows_hold(facts(True), facts(False, port="refused")) == "b1: its port is refused"
+    assert fault.check_effect(facts(True), facts(False)) is None
+    assert fault.check_effect(facts(True), facts(True)) == "b1: b2 still reached it"
+    assert fault.check_effect(facts(False), facts(False)) == "b1: no node reached it before the fault either"
+    assert fault.check_effect(facts(True), facts(False, port="refused")) == "b1: its port is refused"
 
 
 @pytest.mark.parametrize(

@@ -45,21 +45,21 @@ def facts(cut: str = "open", others: str = "open") -> dict[str, Any]:
 
 def test_it_is_proven_by_connections_that_get_no_answer(world: FakeWorld) -> None:
     cut = aimed(world, target="b1", connections="replication")
-    assert cut.shows_hold(facts(), facts(cut="silent")) is None
-    assert cut.shows_hold(facts(), facts()) == "b2 to b1:9092 is still open"
-    assert cut.shows_hold(facts(cut="refused"), facts(cut="silent")) is not None
+    assert cut.check_effect(facts(), facts(cut="silent")) is None
+    assert cut.check_effect(facts(), facts()) == "b2 to b1:9092 is still open"
+    assert cut.check_effect(facts(cut="refused"), facts(cut="silent")) is not None
     assert cut.shows_end(facts(), facts()) is None
     assert cut.shows_end(facts(), facts(cut="silent")) == "b2 to b1:9092 is silent"
 
 
 def test_a_dead_node_is_not_taken_for_a_cut(world: FakeWorld) -> None:
     cut = aimed(world, target="b1", connections="replication")
-    assert cut.shows_hold(facts(), facts(cut="refused")) == "b2 to b1:9092 is still refused"
+    assert cut.check_effect(facts(), facts(cut="refused")) == "b2 to b1:9092 is still refused"
 
 
 def test_a_cut_of_more_than_was_asked_for_is_not_proven(world: FakeWorld) -> None:
     cut = aimed(world, target="b1", connections="replication")
-    assert "more was cut" in str(cut.shows_hold(facts(), facts(cut="silent", others="silent")))
+    assert "more was cut" in str(cut.check_effect(facts(), facts(cut="silent", others="silent")))
 
 
 def peers_told(world: FakeWorld, host: str, **options: Any) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def messages(**hosts: dict[str, object]) -> Facts:
 
 def test_messages_that_were_met_prove_it_wherever_they_were_met(world: FakeWorld) -> None:
     fault = hold(world)
-    assert fault.shows_hold({}, messages(c1=IDLE, c2={**IDLE, "met": 1})) is None
-    assert fault.shows_hold({}, messages(c1=IDLE, c2=IDLE)) == "no Fetch request passed the proxy"
+    assert fault.check_effect({}, messages(c1=IDLE, c2={**IDLE, "met": 1})) is None
+    assert fault.check_effect({}, messages(c1=IDLE, c2=IDLE)) == "no Fetch request passed the proxy"
 
 
 def test_it_is_told_how_many_connections_had_to_come_again(world: FakeWorld) -> None:

@@ -41,22 +41,22 @@ def test_it_is_proven_by_what_datagrams_suffered_and_by_nothing_else(
     world: FakeWorld, options: dict[str, Any], shown: dict[str, int]
 ) -> None:
     spoilt = fault(world, **options)
-    assert spoilt.shows_hold(facts(), facts(**shown)) is None
-    assert spoilt.shows_hold(facts(), facts()) is not None
-    assert spoilt.shows_hold(facts(**shown), facts(**shown)) is not None
-    assert spoilt.shows_hold(facts(), {"trains": {}}) == "no datagram arrived"
+    assert spoilt.check_effect(facts(), facts(**shown)) is None
+    assert spoilt.check_effect(facts(), facts()) is not None
+    assert spoilt.check_effect(facts(**shown), facts(**shown)) is not None
+    assert spoilt.check_effect(facts(), {"trains": {}}) == "no datagram arrived"
     assert spoilt.shows_end(facts(), facts()) is None
     assert spoilt.shows_end(facts(), facts(**shown)) is not None
 
 
 def test_all_that_was_asked_for_must_show(world: FakeWorld) -> None:
     spoilt = fault(world, duplicate=0.2, corrupt=0.2)
-    assert spoilt.shows_hold(facts(), facts(twice=80)) == "0.0% of datagrams are damaged, not 8.0% or more"
+    assert spoilt.check_effect(facts(), facts(twice=80)) == "0.0% of datagrams are damaged, not 8.0% or more"
 
 
 def test_losses_one_by_one_are_no_bursts(world: FakeWorld) -> None:
     spoilt = fault(world, burst={"enter": 0.05, "leave": 0.25})
-    assert spoilt.shows_hold(facts(), facts(lost=80, bursts=75, longest=2)) == (
+    assert spoilt.check_effect(facts(), facts(lost=80, bursts=75, longest=2)) == (
         "1.1 datagrams are lost at a time, not 1.6 or more"
     )
 

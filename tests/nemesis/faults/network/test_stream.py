@@ -68,11 +68,11 @@ def test_it_is_proven_by_a_connection_that_suffers_it_and_by_nothing_else(
 ) -> None:
     fault = aimed(world, **options)
     before = facts(WHOLE, treated=0)
-    assert fault.shows_hold(before, facts(shown)) is None
-    assert fault.shows_hold(before, facts(WHOLE)) is not None
-    assert fault.shows_hold(facts(shown, treated=0), facts(shown)) is not None
-    assert fault.shows_hold(before, facts({**shown, "connected": False})) == "b1: no connection was made"
-    assert fault.shows_hold(before, facts(shown, treated=0)) == "b1: no connection passed the proxy"
+    assert fault.check_effect(before, facts(shown)) is None
+    assert fault.check_effect(before, facts(WHOLE)) is not None
+    assert fault.check_effect(facts(shown, treated=0), facts(shown)) is not None
+    assert fault.check_effect(before, facts({**shown, "connected": False})) == "b1: no connection was made"
+    assert fault.check_effect(before, facts(shown, treated=0)) == "b1: no connection passed the proxy"
 
 
 @KINDS
@@ -88,12 +88,12 @@ def test_it_is_over_when_a_connection_goes_as_before(
 
 def test_a_connection_that_dies_at_once_is_no_black_hole(world: FakeWorld) -> None:
     fault = aimed(world, fault="black-hole", delay="2s")
-    assert fault.shows_hold(facts(WHOLE), facts(SWALLOWED)) == "b1: it was closed after 0.52 s, not 2 s"
+    assert fault.check_effect(facts(WHOLE), facts(SWALLOWED)) == "b1: it was closed after 0.52 s, not 2 s"
 
 
 def test_a_connection_that_ends_behind_its_limit_was_not_cut_there(world: FakeWorld) -> None:
     fault = aimed(world, fault="cut-after", limit=500)
-    assert fault.shows_hold(facts(WHOLE), facts(CUT)) == "b1: 974 bytes passed it"
+    assert fault.check_effect(facts(WHOLE), facts(CUT)) == "b1: 974 bytes passed it"
 
 
 def test_each_is_a_treatment_of_the_verb() -> None:

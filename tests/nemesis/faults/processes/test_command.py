@@ -52,7 +52,7 @@ def course(host: Host) -> tuple[str | None, str | None]:
         await one.aim()
         before = await one.observe()
         await one.inject(9.0)
-        held = one.shows_hold(before, await one.observe())
+        held = one.check_effect(before, await one.observe())
         await one.heal()
         return held, one.shows_end(before, await one.observe())
 

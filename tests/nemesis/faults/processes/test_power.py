@@ -45,34 +45,34 @@ def looks(**during: object) -> tuple[Facts, Facts]:
 
 
 def test_a_dead_process_and_nothing_left_but_what_was_fsynced_prove_a_power_loss() -> None:
-    assert power_loss("all").shows_hold(*looks()) is None
+    assert power_loss("all").check_effect(*looks()) is None
 
 
 def test_a_power_loss_with_nothing_to_lose_is_proven_all_the_same() -> None:
-    assert power_loss("all").shows_hold(*looks(lost_bytes=0)) is None
+    assert power_loss("all").check_effect(*looks(lost_bytes=0)) is None
 
 
 def test_a_kill_that_left_the_page_cache_is_no_power_loss() -> None:
     assert (
-        power_loss("all").shows_hold(*looks(unsynced_bytes=900))
+        power_loss("all").check_effect(*looks(unsynced_bytes=900))
         == "b1: 900 bytes that were not fsynced are still there"
     )
 
 
 def test_a_torn_tail_may_leave_a_part_and_a_kill_all_of_it() -> None:
-    assert power_loss("torn").shows_hold(*looks(unsynced_bytes=300)) is None
-    assert power_loss("none").shows_hold(*looks(unsynced_bytes=900)) is None
+    assert power_loss("torn").check_effect(*looks(unsynced_bytes=300)) is None
+    assert power_loss("none").check_effect(*looks(unsynced_bytes=900)) is None
 
 
 def test_a_process_that_still_runs_has_not_lost_power() -> None:
-    assert power_loss("all").shows_hold(*looks(state="running", pid=7)) == "b1: the process is running, pid 7"
+    assert power_loss("all").check_effect(*looks(state="running", pid=7)) == "b1: the process is running, pid 7"
 
 
 def test_a_process_that_was_down_before_proves_a_power_loss_by_its_disk() -> None:
     before = {"b1": {**RUNNING, "state": "absent", "pid": None}}
-    assert power_loss("all").shows_hold(before, looks()[1]) is None
+    assert power_loss("all").check_effect(before, looks()[1]) is None
     started = looks(state="running", pid=7)[1]
-    assert power_loss("all").shows_hold(before, started) == "b1: the process is running, pid 7"
+    assert power_loss("all").check_effect(before, started) == "b1: the process is running, pid 7"
 
 
 def test_it_is_told_how_much_is_gone_and_of_which_logs() -> None:
@@ -88,5 +88,5 @@ def test_it_is_told_how_much_is_gone_and_of_which_logs() -> None:
 
 def test_files_that_are_left_disprove_a_wiped_disk() -> None:
     wiped = aimed(WipeLogDirectory(WipeDisk.model_validate({"fault": "wipe-disk", "target": "b1"}), context()))
-    assert wiped.shows_hold(*looks(files=2)) == "b1: its log directory still has 2 files"
-    assert wiped.shows_hold(*looks(files=0)) is None
+    assert wiped.check_effect(*looks(files=2)) == "b1: its log directory still has 2 files"
+    assert wiped.check_effect(*looks(files=0)) is None

@@ -88,7 +88,7 @@ EATING = {"pids": [1, 2, 3], "busy": 2, "cpu_s": 0.8, "resident_bytes": 1 << 27}
 def test_what_shows_and_what_does_not(
     written: dict[str, Any], before: dict[str, Any], during: dict[str, Any], reason: str | None
 ) -> None:
-    found = fault(**written).shows_hold(before, during)
+    found = fault(**written).check_effect(before, during)
     assert (found is None) if reason is None else (found is not None and reason in found), found
 
 
@@ -117,7 +117,7 @@ def test_what_was_not_running_before_was_not_limited_and_its_end_is_no_riddle(wr
     """Another fault may have the process down when this one begins, and up again when it ends."""
     absent = look()
     absent["resources"]["b1"]["process"] = None
-    assert fault(**written).shows_hold(absent, look()) is not None
+    assert fault(**written).check_effect(absent, look()) is not None
     assert fault(**written).shows_end(absent, look()) is None
 
 

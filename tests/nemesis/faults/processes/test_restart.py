@@ -49,7 +49,7 @@ def test_only_a_process_that_stopped_by_itself_proves_a_clean_stop(by_itself: bo
         await fault.aim()
         before = await fault.observe()
         await fault.inject(5.0)
-        held = fault.shows_hold(before, await fault.observe())
+        held = fault.check_effect(before, await fault.observe())
         await fault.heal()
         return held, fault.shows_end(before, await fault.observe())
 

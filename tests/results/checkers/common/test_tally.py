@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.results.checkers.common.tally import HELD, Counts, Tally, Together
+from squall.results.checkers.common.tally import HELD, Aggregator, Counts, Tally
 from squall.results.checkers.engine.engines import Checked, Outcome, Unchecked, added_up, outcome_of
 from squall.results.checkers.kernels.operations import Operations
 from squall.results.checkers.kernels.series import (
@@ -56,11 +56,11 @@ def test_a_sum_is_what_counting_everything_would_have_found(
 
 
 def test_however_many_come_few_are_held() -> None:
-    together = Together()
+    aggregator = Aggregator()
     for number in range(5 * HELD + 3):
-        together.add(Counts(throughput=tally_of({number % 7: 1})))
-        assert len(vars(together)["_held"]) <= HELD
-    assert sum(together.counts.throughput.arrays[1].tolist()) == 5 * HELD + 3
+        aggregator.add(Counts(throughput=tally_of({number % 7: 1})))
+        assert len(vars(aggregator)["_held"]) <= HELD
+    assert sum(aggregator.counts.throughput.arrays[1].tolist()) == 5 * HELD + 3
 
 
 def test_numbers_stand_for_what_was_counted_before_the_start_as_well() -> None:

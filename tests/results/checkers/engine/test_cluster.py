@@ -42,7 +42,7 @@ from squall.results.checkers.engine.spark import _work
 from squall.results.checkers.engine.well_formed_task import well_formed_tasks
 from squall.results.checkers.further import FurtherTask
 from squall.results.history.history import HISTORY_FILE
-from squall.results.history.kinds import KINDS, REGISTERS
+from squall.results.history.operation_tables import KINDS, REGISTERS
 from squall.results.history.parquet_files import seal_path
 from squall.results.history.row_groups import row_groups_beside
 from squall.results.synthetic.forge import forge_run, healthy

@@ -11,8 +11,8 @@ from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.checkers.kernels.operations import FAIL, INFO
 from squall.results.checkers.transactions.log_rules import check_transactional_log
-from squall.results.history.kinds import TRANSACTIONAL_LOG, write_kind
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import TRANSACTIONAL_LOG, write_kind
 from squall.results.history.table_schemas import LOG_OPTIONAL
 from squall.results.synthetic.forge import forge_run
 from squall.results.synthetic.forge_log_transactions import Delivered, LogTransaction, Sent, log_table

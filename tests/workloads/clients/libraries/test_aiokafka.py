@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.common.shared_producer import Delivered
-from squall.workloads.clients.kits import LibraryMissing, kit_of
+from squall.workloads.clients.kits import LibraryMissing, factory_of
 from squall.workloads.clients.libraries import aiokafka_consumer
-from squall.workloads.clients.libraries.aiokafka import AiokafkaKit, AiokafkaProducer, ProducerInstance, offset_of
+from squall.workloads.clients.libraries.aiokafka import AiokafkaFactory, AiokafkaProducer, ProducerInstance, offset_of
 from squall.workloads.clients.libraries.aiokafka_consumer import AiokafkaConsumer, AiokafkaInstance
 from squall.workloads.core.operation import (
     DELETE_RECORDS,
@@ -61,13 +61,13 @@ def poll(topic: str, f: str = POLL) -> Operation:
 
 
 def producer(brokers: Bootstrap, *, idempotent: bool = True) -> AiokafkaProducer:
-    made = AiokafkaKit(brokers).client(ClientPlan(3, "producer", (0,), (("order", 0),), idempotent=idempotent))
+    made = AiokafkaFactory(brokers).client(ClientPlan(3, "producer", (0,), (("order", 0),), idempotent=idempotent))
     assert isinstance(made, AiokafkaProducer)
     return made
 
 
 def consumer(brokers: Bootstrap, topic: str) -> AiokafkaConsumer:
-    made = AiokafkaKit(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
+    made = AiokafkaFactory(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
     assert isinstance(made, AiokafkaConsumer)
     return made
 
@@ -297,7 +297,7 @@ def test_a_consumer_whose_task_died_fails_its_polls(monkeypatch: pytest.MonkeyPa
 
 
 def test_consumers_check_what_they_read_and_name_their_rack() -> None:
-    made = AiokafkaKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    made = AiokafkaFactory(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
     assert isinstance(made, AiokafkaConsumer)
     assert (made.configuration["check_crcs"], made.configuration["client_rack"]) == (True, "r1")
     assert "client_rack" not in consumer(NOBODY, "events").configuration
@@ -323,4 +323,4 @@ def test_the_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "aiokafka", None)
     monkeypatch.delitem(sys.modules, "squall.workloads.clients.libraries.aiokafka", raising=False)
     with pytest.raises(LibraryMissing, match=r'"aiokafka".*not installed.*pip install "squall\[aiokafka\]"'):
-        kit_of("aiokafka", NOBODY)
+        factory_of("aiokafka", NOBODY)

@@ -14,7 +14,12 @@ from confluent_kafka import KafkaError, Producer
 
 from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.libraries import confluent
-from squall.workloads.clients.libraries.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer, sort_out
+from squall.workloads.clients.libraries.confluent import (
+    ConfluentConsumer,
+    ConfluentFactory,
+    ConfluentProducer,
+    sort_out,
+)
 from squall.workloads.core.operation import (
     CREATE_TOPIC,
     DELETE_RECORDS,
@@ -51,13 +56,13 @@ def poll(topic: str, partition: int = 0, f: str = POLL) -> Operation:
 
 
 def producer(brokers: Bootstrap) -> ConfluentProducer:
-    made = ConfluentKit(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+    made = ConfluentFactory(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
     assert isinstance(made, ConfluentProducer)
     return made
 
 
 def consumer(brokers: Bootstrap, topic: str) -> ConfluentConsumer:
-    made = ConfluentKit(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
+    made = ConfluentFactory(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
     assert isinstance(made, ConfluentConsumer)
     return made
 
@@ -238,7 +243,7 @@ def test_polls_of_a_consumer_whose_thread_died_fail_until_it_is_reopened(scripte
 
 
 def test_consumers_check_what_they_read_and_name_their_rack(brokers: Bootstrap) -> None:
-    made = ConfluentKit(brokers).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    made = ConfluentFactory(brokers).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
     assert isinstance(made, ConfluentConsumer)
     assert (made.configuration["check.crcs"], made.configuration["client.rack"]) == (True, "r1")
     assert "client.rack" not in consumer(brokers, "events").configuration
@@ -288,7 +293,7 @@ def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
 
 def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
     async def scenario() -> Completion:
-        client = ConfluentKit((("127.0.0.1", 1),)).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+        client = ConfluentFactory((("127.0.0.1", 1),)).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
         await client.open()
         waiting = asyncio.create_task(client.invoke(send(1)))
         await asyncio.sleep(0.05)

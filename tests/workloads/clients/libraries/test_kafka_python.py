@@ -18,11 +18,11 @@ from kafka import TopicPartition, errors
 from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.common.errors import exception_name
 from squall.workloads.clients.common.shared_producer import Delivered
-from squall.workloads.clients.kits import kit_of
+from squall.workloads.clients.kits import factory_of
 from squall.workloads.clients.libraries import kafka_python, kafka_python_consumer
 from squall.workloads.clients.libraries.confluent import ConfluentConsumer, ConfluentProducer
 from squall.workloads.clients.libraries.kafka_python import (
-    KafkaPythonKit,
+    KafkaPythonFactory,
     KafkaPythonProducer,
     ProducerInstance,
 )
@@ -67,13 +67,13 @@ def poll(topic: str, f: str = POLL) -> Operation:
 
 
 def producer(brokers: Bootstrap) -> KafkaPythonProducer:
-    made = KafkaPythonKit(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+    made = KafkaPythonFactory(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
     assert isinstance(made, KafkaPythonProducer)
     return made
 
 
 def consumer(brokers: Bootstrap, topic: str) -> KafkaPythonConsumer:
-    made = KafkaPythonKit(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
+    made = KafkaPythonFactory(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
     assert isinstance(made, KafkaPythonConsumer)
     return made
 
@@ -256,7 +256,7 @@ def test_a_seek_before_any_broker_answers_is_where_the_consumer_begins(monkeypat
 
 
 def test_consumers_check_what_they_read_and_name_their_rack() -> None:
-    made = KafkaPythonKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    made = KafkaPythonFactory(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
     assert isinstance(made, KafkaPythonConsumer)
     assert (made.configuration["check_crcs"], made.configuration["client_rack"]) == (True, "r1")
     assert "client_rack" not in consumer(NOBODY, "events").configuration
@@ -377,9 +377,9 @@ def test_an_instance_dies_of_what_the_library_does_not_recover_from(error: Excep
 
 
 def test_a_mixed_kit_gives_every_other_client_to_each_library() -> None:
-    kit = kit_of("mixed", NOBODY)
-    made = [kit.client(ClientPlan(number, "producer", (0,), (("events", 0),))) for number in range(2)]
-    made += [kit.client(ClientPlan(number, "consumer", (0,), (("events", 0),))) for number in range(2)]
+    factory = factory_of("mixed", NOBODY)
+    made = [factory.client(ClientPlan(number, "producer", (0,), (("events", 0),))) for number in range(2)]
+    made += [factory.client(ClientPlan(number, "consumer", (0,), (("events", 0),))) for number in range(2)]
     assert [type(client) for client in made] == [
         ConfluentProducer,
         KafkaPythonProducer,

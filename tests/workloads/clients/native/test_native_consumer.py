@@ -29,7 +29,7 @@ from squall.nodes.protocol.requests.headers import encode_response
 from squall.nodes.protocol.requests.session import ServerSession
 from squall.workloads.clients.common.client import ClientPlan
 from squall.workloads.clients.common.payload import encode_value
-from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.clients.native.native import NativeFactory
 from squall.workloads.core.operation import FAIL, OK, POLL, Completion, Operation
 
 VERSIONS = {int(ApiKey.FETCH): (4, 12), int(ApiKey.METADATA): (0, 9), int(ApiKey.LIST_OFFSETS): (1, 6)}
@@ -125,7 +125,7 @@ class Bench:
         self.kernel = Kernel()
         self.broker = ScriptedBroker(self.kernel, **options)
         plan = ClientPlan(0, "consumer", tuple(range(PARTITIONS)), tuple(("events", n) for n in range(PARTITIONS)))
-        self.consumer = NativeKit(self, (("b1", 9092),), self).client(plan)  # type: ignore[arg-type]
+        self.consumer = NativeFactory(self, (("b1", 9092),), self).client(plan)  # type: ignore[arg-type]
 
     async def connect(self, host: str, port: int) -> ScriptedStream:
         return ScriptedStream(self.broker)

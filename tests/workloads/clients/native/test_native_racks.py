@@ -16,7 +16,7 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.workloads.clients.common.client import Client, ClientPlan, Topic
 from squall.workloads.clients.native.admin import NativeAdmin
-from squall.workloads.clients.native.native import NativeKit
+from squall.workloads.clients.native.native import NativeFactory
 from squall.workloads.clients.native.native_consumer import PREFERENCE_SECONDS
 from squall.workloads.core.operation import DELETE_RECORDS, FAIL, LIST_OFFSETS, OK, POLL, SEEK, SEND, Completion
 from tests.workloads.clients.scripted_brokers import Brokers, answered, batch, deleted, failed, listed, op, told
@@ -235,11 +235,11 @@ def test_a_simulated_cluster_sends_consumers_to_their_racks_and_they_read_everyt
     monkeypatch.setattr("squall.harness.simulation.world.world.properties_of", broker_n_in_rack_n)
     world = SimWorld(ClusterShape(), "racks", topics={"events": 1})
     world.start()
-    kit = NativeKit(world.connector(), tuple(world.bootstrap()), world)
+    factory = NativeFactory(world.connector(), tuple(world.bootstrap()), world)
     brokers = [place.node_id for place in world.places if place.is_broker]
     plan = ClientPlan(1, "producer", (0,), (("events", 0),))
-    producer = kit.client(plan)
-    consumers = [kit.client(replace(plan, client=10 + node, role="consumer", rack=f"r{node}")) for node in brokers]
+    producer = factory.client(plan)
+    consumers = [factory.client(replace(plan, client=10 + node, role="consumer", rack=f"r{node}")) for node in brokers]
 
     async def course() -> list[list[Completion]]:
         controllers = [(place.address, place.port) for place in world.places if place.is_controller]

@@ -18,14 +18,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 import squall.harness.plugins.check_plugins  # noqa: F401  # checks of installed packages become known
-from squall.harness.cli.showing import parse_rows, shown_rows
+from squall.harness.cli.show import parse_rows, shown_rows
 from squall.harness.errors import NO_ROOM, UsageError
 from squall.results.check import check_runs
 from squall.results.checkers.common.text import several
 from squall.results.checkers.engine.cluster import SparkTrouble, require_master
 from squall.results.checkers.engine.engines import Engine, InProcess
 from squall.results.checkers.engine.spark import LOCAL_MASTER, SparkEngine, require_java
-from squall.results.cross_check.second_opinion import SecondOpinion, compared_with
+from squall.results.cross_check.cross_check import CrossCheck, compared_with
 from squall.results.history.history import History
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import Manifest
@@ -176,7 +176,7 @@ def sum_up(console: Console, runs: Sequence[Path], verdicts: Sequence[Verdict]) 
     console.print(f"{several(len(runs), 'run')}: {counted}   {seconds:.1f} s", markup=False)
 
 
-def told(opinion: SecondOpinion | None) -> str:
+def told(opinion: CrossCheck | None) -> str:
     """Describe a second opinion."""
     if opinion is None:
         return "none, its logs were not checked"

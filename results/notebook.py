@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.history.history import FUNCTIONS, TYPES, History, read_cluster, read_faults
-from squall.results.history.kinds import KINDS, REGISTERS
 from squall.results.history.manifest import Manifest
+from squall.results.history.operation_tables import KINDS, REGISTERS
 from squall.results.history.rows import REGISTER_FUNCTIONS
 from squall.results.report.tables import Series
 from squall.results.verdict.verdict import VERDICT_FILE, Verdict

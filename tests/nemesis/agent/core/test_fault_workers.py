@@ -1,7 +1,7 @@
 """Connections that are reset again and again, and storms of them, for real: two hosts joined by a virtual cable.
 
-Both are carried out by errands, processes of their own, so here is also tested what holds for all errands: that they
-end by their time to live with nobody there, and that a fault whose errand dies is over and known to be.
+Both are carried out by fault workers, which are separate processes. So here is also tested what holds for all of them:
+they end by their time to live with nobody there, and a fault whose worker dies is over and known to be.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def start_detached(name: str, command: Sequence[str], option: str, log_path: Path, seconds: float) -> bool:
+def daemonize(name: str, command: Sequence[str], option: str, log_path: Path, seconds: float) -> bool:
     """Run a command with `option DESCRIPTOR` appended, the pipe for the `+`. Returns whether the `+` came within
     `seconds`.
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from squall.harness.catalogue.trials import flat
 from squall.harness.plugins.fault_plugins import plugin_kinds
-from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.catalogue import ROWS, CatalogueRow
 from squall.nemesis.faults.kind import Kind
 from squall.nemesis.options import Timed
 from squall.nemesis.registry import KINDS, why_not_simulated
@@ -101,7 +101,7 @@ def _validated(metadata: tuple[Any, ...]) -> str:
     return next((VALIDATED_AS[name] for one in functions if (name := getattr(one, "__name__", "")) in VALIDATED_AS), "")
 
 
-def rows_of(kind: Kind) -> tuple[Row, ...]:
+def rows_of(kind: Kind) -> tuple[CatalogueRow, ...]:
     """Return the rows of the catalogue whose trial contains this fault."""
     return tuple(row for row in ROWS if any(fault["fault"] == kind.name for fault in flat(row.trial)))
 

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from squall.harness.errors import UsageError
 from squall.harness.lab.lab import lab_hosts
 from squall.harness.scenario.inventory import load_inventory
-from squall.harness.scenario.lab_shape import NAMED_PROFILES, LabShape, LinkProfile, Racks
+from squall.harness.scenario.lab_topology import NAMED_PROFILES, LabTopology, LinkProfile, Racks
 
 
-def shape(**told: object) -> LabShape:
-    return LabShape.model_validate(told)
+def shape(**told: object) -> LabTopology:
+    return LabTopology.model_validate(told)
 
 
 def test_a_lab_has_no_racks_unless_asked() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.cli.forging import MOST_IN_ONE_PIECE
+from squall.harness.cli.forge import MOST_IN_ONE_PIECE
 from squall.harness.cli.main import status_of
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.history.history import History

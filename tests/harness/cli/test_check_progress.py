@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.judging import Judge
+from squall.harness.cli.check import Judge
 from squall.harness.cli.main import status_of
 from squall.results.synthetic.forge import forge_run, healthy
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from squall.harness.hosts.network import process_started
-from squall.harness.lab.sweep import at_home, descendants, end_all, end_all_at_home
+from squall.harness.lab.process_reaper import at_home, descendants, end_all, end_all_at_home
 
 SECONDS = 10.0
 
@@ -19,7 +19,7 @@ SECONDS = 10.0
 FAMILY = """
 import os, sys
 from squall.harness.hosts.kernel import KERNEL
-from squall.harness.lab.sweep import descendants, end_all_below
+from squall.harness.lab.process_reaper import descendants, end_all_below
 KERNEL.adopt_orphans()
 os.system("sleep 1000 & setsid -f sleep 1000; sh -c 'kill -STOP $$' & (trap '' TERM HUP INT; sleep 1000 &)")
 print(*descendants(os.getpid()), flush=True)

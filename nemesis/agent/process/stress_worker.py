@@ -1,6 +1,6 @@
 """Burns CPU and holds memory while its fault is open.
 
-    python3 -u program.py process.eater --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N
+    python3 -u program.py process.stress_worker --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N
         --memory BYTES
 
 It forks one child for each busy process; the kernel kills them however this program ends. Memory is written page by

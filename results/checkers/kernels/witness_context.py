@@ -13,7 +13,7 @@ AROUND: Final = 2
 """So many operations before the last of the proof, and after it."""
 
 
-def surroundings(invoked: Ints, candidates: Ints, pivot: int, shown: Set[int]) -> tuple[list[int], list[int]]:
+def witness_context(invoked: Ints, candidates: Ints, pivot: int, shown: Set[int]) -> tuple[list[int], list[int]]:
     """Return the last few candidate rows invoked before `pivot`, and the first few after it, in order of time.
 
     Rows in `shown` are left out.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.deploy import Place
+from squall.harness.hosts.deploy import HostPaths
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import NodePlan
 from squall.harness.scenario.inventory import Inventory
@@ -56,7 +56,7 @@ class Captures:
         agents: Mapping[str, AgentHost],
         remotes: Mapping[str, Remote],
         plans: Mapping[str, NodePlan],
-        places: Mapping[str, Place],
+        places: Mapping[str, HostPaths],
     ) -> None:
         self._agents = agents
         self._remotes = remotes

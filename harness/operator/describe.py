@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from squall.harness.errors import UsageError
-from squall.harness.operator.asking import Asker, NotServed, Refused, refuse_error
+from squall.harness.operator.admin_connection import AdminConnection, NotServed, Refused, refuse_error
 from squall.harness.operator.facts import (
     ClusterFacts,
     OngoingMove,
@@ -66,24 +66,24 @@ EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 
 
-async def metadata_of(asker: Asker) -> MetadataResponse:
+async def metadata_of(connection: AdminConnection) -> MetadataResponse:
     """Return the metadata of all topics. Raises UsageError."""
-    return await asker.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+    return await connection.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
 
 
-async def describe_cluster(asker: Asker) -> ClusterFacts:
+async def describe_cluster(connection: AdminConnection) -> ClusterFacts:
     """Return everything in Metadata, and the active controller. Raises UsageError."""
-    metadata = await metadata_of(asker)
-    controller, epoch = await _active_controller(asker, metadata.controller_id)
+    metadata = await metadata_of(connection)
+    controller, epoch = await _active_controller(connection, metadata.controller_id)
     topics = tuple(sorted((_topic(one) for one in metadata.topics), key=lambda topic: topic.name))
     known = [(one.node_id, one.host, one.port, one.rack) for one in metadata.brokers]
     return ClusterFacts(metadata.cluster_id or "", controller, epoch, counted_brokers(known, topics), topics)
 
 
-async def _active_controller(asker: Asker, said: int) -> tuple[int | None, int | None]:
+async def _active_controller(connection: AdminConnection, said: int) -> tuple[int | None, int | None]:
     """Return the quorum's leader; without a quorum the controller in Metadata, which in KRaft is a random broker."""
     try:
-        quorum = await describe_quorum(asker)
+        quorum = await describe_quorum(connection)
     except NotServed:
         return (None if said == NO_REPLICA else said), None
     except Refused:
@@ -109,17 +109,17 @@ def _topic(told: MetadataResponseTopic) -> TopicFacts:
 # -- topics --------------------------------------------------------------------------------------------------------
 
 
-async def describe_topics(asker: Asker, names: Collection[str] = ()) -> tuple[TopicFacts, ...]:
+async def describe_topics(connection: AdminConnection, names: Collection[str] = ()) -> tuple[TopicFacts, ...]:
     """Return topics with all facts about them; all topics if none is named. Raises UsageError."""
-    metadata = await metadata_of(asker)
+    metadata = await metadata_of(connection)
     topics = chosen_topics([_topic(one) for one in metadata.topics], names)
     if not topics:
         return ()
     eligible, moves, configs, offsets = await asyncio.gather(
-        _eligible(asker, topics),
-        ongoing_moves(asker),
-        _configs(asker, topics),
-        _offsets(asker, topics, {one.node_id: (one.host, one.port) for one in metadata.brokers}),
+        _eligible(connection, topics),
+        ongoing_moves(connection),
+        _configs(connection, topics),
+        _offsets(connection, topics, {one.node_id: (one.host, one.port) for one in metadata.brokers}),
     )
     moving = {(one.topic, one.partition): one for one in moves}
     found = []
@@ -155,7 +155,7 @@ def chosen_topics(topics: Sequence[TopicFacts], names: Collection[str]) -> list[
 _Eligible = dict[tuple[str, int], tuple[Sequence[int] | None, Sequence[int] | None]]
 
 
-async def _eligible(asker: Asker, topics: Sequence[TopicFacts]) -> _Eligible:
+async def _eligible(connection: AdminConnection, topics: Sequence[TopicFacts]) -> _Eligible:
     """Return ELR and last known ELR of topic-partitions; empty if the cluster does not serve them."""
     wanted = [TopicRequest(name=topic.name) for topic in topics]
     found: _Eligible = {}
@@ -163,7 +163,7 @@ async def _eligible(asker: Asker, topics: Sequence[TopicFacts]) -> _Eligible:
     while True:
         request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
         try:
-            told = await asker.any(request, DescribeTopicPartitionsResponse)
+            told = await connection.any(request, DescribeTopicPartitionsResponse)
         except NotServed:
             return {}
         for topic in told.topics:
@@ -180,14 +180,14 @@ def _lists(one: DescribeTopicPartitionsResponsePartition) -> tuple[Sequence[int]
     return one.eligible_leader_replicas, one.last_known_elr
 
 
-async def _configs(asker: Asker, topics: Sequence[TopicFacts]) -> dict[str, dict[str, str | None]]:
+async def _configs(connection: AdminConnection, topics: Sequence[TopicFacts]) -> dict[str, dict[str, str | None]]:
     """Return the configs set for each topic."""
     resources = [
         DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=None)
         for topic in topics
     ]
     try:
-        told = await asker.any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+        told = await connection.any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
     except NotServed:
         return {}
     found = {}
@@ -200,7 +200,9 @@ async def _configs(asker: Asker, topics: Sequence[TopicFacts]) -> dict[str, dict
 _Offsets = dict[tuple[str, int, int], int]
 
 
-async def _offsets(asker: Asker, topics: Sequence[TopicFacts], addresses: dict[int, Address]) -> _Offsets:
+async def _offsets(
+    connection: AdminConnection, topics: Sequence[TopicFacts], addresses: dict[int, Address]
+) -> _Offsets:
     """Return first offset and end (high watermark) of every topic-partition with a leader, queried from the leaders."""
     led: dict[int, list[PartitionFacts]] = {}
     for one in (partition for topic in topics for partition in topic.partitions):
@@ -208,12 +210,14 @@ async def _offsets(asker: Asker, topics: Sequence[TopicFacts], addresses: dict[i
             led.setdefault(one.leader, []).append(one)
     wanted = [(addresses[leader], which, parts) for leader, parts in led.items() for which in (EARLIEST, LATEST)]
     found: _Offsets = {}
-    for answer in await asyncio.gather(*(_offsets_of(asker, *one) for one in wanted)):
+    for answer in await asyncio.gather(*(_offsets_of(connection, *one) for one in wanted)):
         found.update(answer)
     return found
 
 
-async def _offsets_of(asker: Asker, leader: Address, which: int, partitions: Sequence[PartitionFacts]) -> _Offsets:
+async def _offsets_of(
+    connection: AdminConnection, leader: Address, which: int, partitions: Sequence[PartitionFacts]
+) -> _Offsets:
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for one in partitions:
         asked = ListOffsetsPartition(partition_index=one.partition, timestamp=which)
@@ -221,7 +225,7 @@ async def _offsets_of(asker: Asker, leader: Address, which: int, partitions: Seq
     topics = [ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
     request = ListOffsetsRequest(replica_id=NO_REPLICA, topics=topics)
     try:
-        told = await asker.at(leader, request, ListOffsetsResponse)
+        told = await connection.at(leader, request, ListOffsetsResponse)
     except (OSError, NotServed):
         return {}  # the leader does not respond: only its offsets are unknown
     return {
@@ -235,10 +239,10 @@ async def _offsets_of(asker: Asker, leader: Address, which: int, partitions: Seq
 # -- quorum and moves ----------------------------------------------------------------------------------------------
 
 
-async def describe_quorum(asker: Asker) -> QuorumFacts:
+async def describe_quorum(connection: AdminConnection) -> QuorumFacts:
     """Return the metadata quorum as its leader reports it. Raises UsageError."""
     asked = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])
-    told = await asker.any(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    told = await connection.any(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
     refuse_error("the quorum cannot be described", told.error_code, told.error_message)
     parts = [part for topic in told.topics for part in topic.partitions]
     if not parts:
@@ -268,10 +272,10 @@ def _member(state: ReplicaState, end: int) -> QuorumMember:
     )
 
 
-async def ongoing_moves(asker: Asker, *, required: bool = False) -> tuple[OngoingMove, ...]:
+async def ongoing_moves(connection: AdminConnection, *, required: bool = False) -> tuple[OngoingMove, ...]:
     """Return reassignments under way; empty where the API is not served, unless `required`. Raises UsageError."""
     try:
-        told = await asker.any(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
+        told = await connection.any(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
     except NotServed:
         if required:
             raise

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from squall.harness.cli import judging
+from squall.harness.cli import check
 from squall.harness.cli.main import status_of
 from squall.harness.errors import USAGE_EXIT_STATUS
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.checkers.engine.spark import SparkEngine
+from squall.results.cross_check.cross_check import comparison
 from squall.results.cross_check.dataframes import OPINION_ON_LOSSES
-from squall.results.cross_check.second_opinion import comparison
-from squall.results.history.kinds import REGISTERS
+from squall.results.history.operation_tables import REGISTERS
 from squall.results.synthetic.forge import INJECTIONS, forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES
 from squall.results.verdict.verdict import Verdict
@@ -55,14 +55,14 @@ def test_a_topic_partition_with_declared_losses_is_left_out(tmp_path: Path) -> N
     verdict = verdict_with(tmp_path, "lost")
     opinion = comparison(verdict, {"events-0": WHOLE, "events-1": WHOLE}, {"events-0"})
     assert (opinion.counts, opinion.disagreements, opinion.left_out) == (5, (), ("events-0",))
-    assert "none on events-0, where unclean elections" in judging.told(opinion)
+    assert "none on events-0, where unclean elections" in check.told(opinion)
 
 
 @pytest.fixture
 def one_session(spark: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands use the tests' Spark, and leave it running."""
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "SparkEngine", lambda master: spark)
+        patch.setattr(check, "SparkEngine", lambda master: spark)
         patch.setattr(spark, "close", lambda: None)
         yield
 
@@ -88,10 +88,8 @@ def test_the_command_line_asks_for_it(
     def blind(verdict: Verdict) -> Verdict:
         return msgspec.structs.replace(verdict, verdict="valid", anomalies=())
 
-    check_runs = judging.check_runs
-    monkeypatch.setattr(
-        judging, "check_runs", lambda *words, **more: [blind(one) for one in check_runs(*words, **more)]
-    )
+    check_runs = check.check_runs
+    monkeypatch.setattr(check, "check_runs", lambda *words, **more: [blind(one) for one in check_runs(*words, **more)])
     assert status_of(["check", "--second-opinion", str(bad)]) == 2, "kernels that miss a loss"
     assert "lost_write is counted 0 times, and 1 times as a query. This is a mistake" in capsys.readouterr().out
 

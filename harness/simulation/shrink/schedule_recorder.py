@@ -1,6 +1,6 @@
 """Write down as a schedule everything that a seed drew in a run (docs/simulation.md, "Schedules").
 
-A `Witness` receives every operation and every fault of a run. `explicit` then returns the run as a scenario:
+A `Witness` receives every operation and every fault of a run. `schedule_recorder` then returns the run as a scenario:
 `workload.operations` lists what was invoked and when, `nemesis` the faults with the hosts that they hit,
 `cluster.mutants` and `seeds` what the command line gave. It is an ordinary suite, for both worlds.
 
@@ -54,7 +54,7 @@ class Recording(Witness):
             self.faults[event.id] = event
 
 
-def explicit(
+def explicit_scenario(
     scenario: Scenario,
     seed: int,
     mutants: tuple[str, ...],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.circumstances import (
+from squall.harness.simulation.observer.failure_context import (
     NO_FAULT,
     UNDER_FAULT,
     RecentOperations,

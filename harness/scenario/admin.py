@@ -16,7 +16,7 @@ from squall.workloads.clients.native.operator import NativeOperator, Quorum
 CONTROLLER_LISTENER = "CONTROLLER"
 
 
-class ClusterHands:
+class ClusterAdmin:
     """Implements `nemesis.ports.ClusterOperator`. `ids`: all nodes by host; `controllers`: the addresses of voters."""
 
     def __init__(self, client: NativeOperator, ids: Mapping[str, int], controllers: Mapping[str, Address]) -> None:

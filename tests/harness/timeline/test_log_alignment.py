@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from squall.harness.hosts.clocks import ClockReading
-from squall.harness.timeline.log_placing import Disturbance, Placing, disturbances, stamp_of
-from squall.nemesis.options import Clock, ClockFreeze, ClockStrobe
+from squall.harness.timeline.log_alignment import Disturbance, LogAligner, disturbances, stamp_of
+from squall.nemesis.options import ClockFreeze, ClockSkew, ClockStrobe
 from squall.results.history.segments import FaultWindow
 
 SECOND = 1_000_000_000
@@ -20,18 +20,18 @@ WALL = 1_795_000_000 * SECOND
 READING = ClockReading(offset=-WALL, error=0, taken=600 * SECOND)
 
 
-def clock(**options: Any) -> Clock:
-    return Clock(fault="clock", target="b1", **options)
+def clock(**options: Any) -> ClockSkew:
+    return ClockSkew(fault="clock", target="b1", **options)
 
 
 def placed(*shown: float | None, disturbed: list[Disturbance] | None = None) -> list[tuple[float, bool]]:
     """Where lines come to stand that are stamped with these seconds of the run, as their clock told them."""
-    placing = Placing(READING, disturbed or [])
+    placing = LogAligner(READING, disturbed or [])
     places = [placing.place(None if one is None else WALL + round(one * SECOND)) for one in shown]
     return [(place.moment / SECOND, place.certain) for place in places]
 
 
-def set_from(since: float, until: float, options: Clock | ClockStrobe | ClockFreeze) -> list[Disturbance]:
+def set_from(since: float, until: float, options: ClockSkew | ClockStrobe | ClockFreeze) -> list[Disturbance]:
     return [Disturbance(round(since * SECOND), round(until * SECOND), options, READING)]
 
 
@@ -111,13 +111,13 @@ def test_whatever_clocks_do_no_log_is_shuffled_and_a_certain_place_is_the_true_o
         assert not certain or abs(true - moment) < 0.01, f"seed {seed}: {true} placed at {moment}"
 
 
-def shown_by(options: Clock | ClockStrobe | ClockFreeze, since: float, time: float, chance: random.Random) -> float:
+def shown_by(options: ClockSkew | ClockStrobe | ClockFreeze, since: float, time: float, chance: random.Random) -> float:
     match options:
         case ClockFreeze():
             return since
         case ClockStrobe():
             return time + chance.choice([0, options.offset])
-        case Clock():
+        case ClockSkew():
             return since + options.offset + (time - since) * options.rate
 
 

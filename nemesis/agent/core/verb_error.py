@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Trouble(Exception):
+class VerbError(Exception):
     """Becomes `{"ok": false, "kind": kind, "error": error}` on the channel."""
 
     def __init__(self, kind: str, error: str) -> None:

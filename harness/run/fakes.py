@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class StandIn:
+class FakeHost:
     """A host that records its calls, and responds like a healthy one where the caller reads the response."""
 
     name: str
@@ -22,7 +22,7 @@ class StandIn:
 
 
 @dataclass(frozen=True)
-class StandInCluster:
+class FakeCluster:
     """A cluster in which leaders are spread evenly, all replicas are in sync and the first controller is active."""
 
     brokers: tuple[str, ...]
@@ -44,7 +44,7 @@ class StandInCluster:
         return [self.brokers[(partition + one) % count] for one in range(min(count, self.replication.get(topic, 1)))]
 
 
-class StandInOperator:
+class FakeOperator:
     """An operator that records its requests."""
 
     def __init__(self, controllers: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class StandInOperator:
         self.asked.append(f"set feature {name} to level {level}")
 
 
-class StandInClock:
+class FakeClock:
     """Time that passes only by `sleep`."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from squall.harness.hosts.clocks import ClockReading
-from squall.nemesis.options import Clock, ClockFreeze, ClockStrobe, FaultOptions
+from squall.nemesis.options import ClockFreeze, ClockSkew, ClockStrobe, FaultOptions
 from squall.nemesis.options.clock import seconds_of
 from squall.results.history.segments import FaultWindow
 
@@ -37,7 +37,7 @@ class Disturbance:
 
     since: int
     until: int
-    options: Clock | ClockStrobe | ClockFreeze
+    options: ClockSkew | ClockStrobe | ClockFreeze
     reading: ClockReading
 
     def covers(self, moment: int) -> bool:
@@ -62,7 +62,7 @@ class Disturbance:
         yield 0, 1.0  # the node may not have read the changed clock
         if isinstance(options, ClockStrobe):
             yield round(options.offset * SECOND), 1.0
-        elif isinstance(options, Clock):
+        elif isinstance(options, ClockSkew):
             jumps = options.offset * SECOND if options.time is None else self._moment(options.time) - self.since
             yield round(jumps), options.rate
 
@@ -80,7 +80,7 @@ def disturbances(
         if (
             host in window.targets
             and window.injected is not None
-            and isinstance(setting, Clock | ClockStrobe | ClockFreeze)
+            and isinstance(setting, ClockSkew | ClockStrobe | ClockFreeze)
         ):
             until = window.healed if window.healed is not None and window.undone else NEVER
             found.append(Disturbance(window.injected, until, setting, reading))
@@ -88,45 +88,45 @@ def disturbances(
 
 
 @dataclass(frozen=True)
-class Place:
+class AlignedTime:
     """The time of a line; `certain` if its stamp has only one interpretation."""
 
     moment: int
     certain: bool
 
 
-class Placing:
+class LogAligner:
     """Places the lines of one log, from the first to the last."""
 
     def __init__(self, reading: ClockReading, disturbed: Sequence[Disturbance] = ()) -> None:
         self._reading = reading
         self._disturbed = disturbed
-        self._last = Place(BEGINNING, certain=False)
+        self._last = AlignedTime(BEGINNING, certain=False)
 
-    def place(self, stamp: int | None) -> Place:
+    def place(self, stamp: int | None) -> AlignedTime:
         """Return the place of the next line, stamped with these nanoseconds since 1970, or not at all."""
         if stamp is not None:
             self._last = self._placed(stamp + self._reading.offset)
         return self._last
 
-    def _placed(self, shown: int) -> Place:
+    def _placed(self, shown: int) -> AlignedTime:
         last, tolerated = self._last.moment, self._reading.error + SECOND // 1000
         true = not any(one.covers(shown) for one in self._disturbed)
         if true and last - tolerated <= shown <= self._reading.taken + tolerated:
-            believed: list[Place] = [Place(max(shown, last), certain=True)]
+            believed: list[AlignedTime] = [AlignedTime(max(shown, last), certain=True)]
         else:
             believed = []
         shifted = [
-            Place(max(low, last), certain=False)
+            AlignedTime(max(low, last), certain=False)
             for one in self._disturbed
             for low, high in one.moments(shown)
             if high >= last - SLACK
         ]
         possible = believed + shifted
         if not possible:
-            return Place(last, certain=False)
+            return AlignedTime(last, certain=False)
         first = min(possible, key=lambda place: place.moment)
-        return Place(first.moment, certain=first.certain and len(possible) == 1)
+        return AlignedTime(first.moment, certain=first.certain and len(possible) == 1)
 
 
 def stamp_of(line: str) -> tuple[int | None, str]:

@@ -145,7 +145,7 @@ class Racks(BaseModel):
 NO_RACKS = Racks()
 
 
-class LabShape(BaseModel):
+class LabTopology(BaseModel):
     """How many hosts of each kind a local lab has, and how they are spread."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -158,7 +158,7 @@ class LabShape(BaseModel):
     links: Mapping[str, Profile] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _racks_fit(self) -> LabShape:
+    def _racks_fit(self) -> LabTopology:
         check_racks(self.racks, self.between_racks is not None, self.links)
         return self
 

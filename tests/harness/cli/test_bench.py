@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.benching import bar, figure, measure, names, result
+from squall.harness.cli.bench import bar, figure, measure, names, result
 from squall.harness.errors import UsageError
 
 

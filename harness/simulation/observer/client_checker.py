@@ -60,7 +60,7 @@ def first_lacking(promised: Promised, end: int) -> str:
     return f"it lacks offset {offset}{epoch}, value {value_name(value)}, {told}"
 
 
-class Promises:
+class ClientChecker:
     """Checks sends and polls, each at its invocation and at its completion; see the module."""
 
     def __init__(self, *, all_acknowledged: bool = True) -> None:

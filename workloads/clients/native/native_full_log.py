@@ -21,7 +21,7 @@ from squall.workloads.core.operation import OK, SEEK, Completion, Operation
 READ_SECONDS: Final = 10.0
 
 
-class WholeReader(NativeConsumer):
+class FullLogReader(NativeConsumer):
     """Reads a log from its start for every poll."""
 
     async def invoke(self, operation: Operation) -> Completion:

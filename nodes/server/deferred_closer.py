@@ -20,7 +20,7 @@ MOST_HELD = 256
 """The most descriptors held; files removed beyond that are closed at once."""
 
 
-class LettingGo:
+class DeferredCloser:
     """Holds large files and closes them in a background thread, which starts with the first of them."""
 
     def __init__(self, most: int = MOST_HELD) -> None:

@@ -4,7 +4,8 @@ Each connection begins with ApiVersions, as every client's does; for each API th
 used. An API that a node does not serve at all raises `NotServed`, which a caller may handle by leaving the data out: an
 older Kafka has no DescribeTopicPartitions, and shows its topic-partitions without ELR.
 
-`Asker.any` tries the bootstrap addresses in their order until one responds; `Asker.at` sends to one node.
+`AdminConnection.any` tries the bootstrap addresses in their order until one responds; `AdminConnection.at` sends to one
+node.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def refuse_error(what: str, code: int, message: str | None = None) -> None:
         raise Refused(f"{what}: {name}" + (f", {message}" if message and message != name else ""))
 
 
-class Asker:
+class AdminConnection:
     """Connections to the nodes of a cluster, opened on demand."""
 
     def __init__(self, connector: Connector, bootstrap: Sequence[Address], *, seconds: float = ANSWER_SECONDS) -> None:

@@ -3,9 +3,9 @@
     python3 -u PROGRAM --state DIR --id FAULT --ready DESCRIPTOR
 
 A fault must not keep agent or keeper busy, and must not end with the SSH channel. So injecting such a fault starts a
-detached process that carries it out (`Errands`, `CarriedOutByErrand`). The process reads its fault from the journal and
-ends when the fault is no longer open or has outlived its time, whichever other processes have died (`Errand`). If the
-process dies before that, the fault ends early and is reported so (`cut_short`).
+detached process that carries it out (`FaultWorkers`, `CarriedOutByWorker`). The process reads its fault from the
+journal and ends when the fault is no longer open or has outlived its time, whichever other processes have died
+(`FaultWorker`). If the process dies before that, the fault ends early and is reported so (`cut_short`).
 
 Each errand records its own pid and start time, so that no other process is killed instead of it. What it has done is
 recorded too, in one small file each, which outlives it.
@@ -25,12 +25,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.nemesis.agent.core.detached import start_detached
+from squall.nemesis.agent.core.daemonize import daemonize
 from squall.nemesis.agent.core.journal import Entry, Journal, boot_id, write_durably
 from squall.nemesis.agent.core.names import file_name
 from squall.nemesis.agent.core.processes import Identity, identity_of, send_signal, state_of, wait_until_absent
 from squall.nemesis.agent.core.programs import command
-from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verb_error import VerbError
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 2.0
@@ -41,7 +41,7 @@ def _file(state: Path, id: str, kind: str) -> Path:
     return state / "errands" / f"{file_name(id)}.{kind}.json"
 
 
-class Errands:
+class FaultWorkers:
     """Starts and ends errands of this host, and reads what they did."""
 
     def __init__(self, state: Path) -> None:
@@ -49,14 +49,14 @@ class Errands:
         (state / "errands").mkdir(parents=True, exist_ok=True)
 
     def start(self, program: str, id: str) -> None:
-        """Start the errand unless it lives. Returns when it is at work; raises Trouble if it does not get there."""
+        """Start the errand unless it lives. Returns when it is at work; raises VerbError if it does not get there."""
         if self.lives(id):
             return
         _file(self._state, id, "effect").unlink(missing_ok=True)
         started = [*command(program), "--state", str(self._state), "--id", id]
         log_path = self._state / "errands.log"
-        if not start_detached("errand", started, "--ready", log_path, START_TIMEOUT):
-            raise Trouble("failed", f"{program} did not start: {log_path.read_text()[-300:].strip()}")
+        if not daemonize("errand", started, "--ready", log_path, START_TIMEOUT):
+            raise VerbError("failed", f"{program} did not start: {log_path.read_text()[-300:].strip()}")
 
     def lives(self, id: str) -> bool:
         identity = self._identity(id)
@@ -72,7 +72,7 @@ class Errands:
         if not wait_until_absent(identity, END_TIMEOUT):
             send_signal(identity, signal.SIGKILL)
             if not wait_until_absent(identity, END_TIMEOUT):
-                raise Trouble("failed", f"the errand of {id}, pid {identity.pid}, does not end on SIGKILL")
+                raise VerbError("failed", f"the errand of {id}, pid {identity.pid}, does not end on SIGKILL")
         _file(self._state, id, "running").unlink(missing_ok=True)
 
     def effect(self, id: str) -> dict[str, Any]:
@@ -92,50 +92,50 @@ class Errands:
         return None
 
 
-class CarriedOutByErrand:
+class CarriedOutByWorker:
     """The common part of fault verbs that an errand carries out. Subclasses add `prepare`."""
 
     program: str
     """The module of the agent whose `main` carries the fault out."""
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, workers: FaultWorkers) -> None:
+        self._workers = workers
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        self._errands.start(self.program, entry.id)
+        self._workers.start(self.program, entry.id)
         return {}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        self._errands.end(entry.id)
+        self._workers.end(entry.id)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        self._errands.end(id)
+        self._workers.end(id)
 
     def broken(self, entry: Entry) -> bool:
         """Whether the errand has died."""
-        return not self._errands.lives(entry.id)
+        return not self._workers.lives(entry.id)
 
     def note_broken(self, entry: Entry) -> None:
-        self._errands.note_cut_short(entry.id)
+        self._workers.note_cut_short(entry.id)
 
 
-class ErrandProbe:
+class FaultWorkerProbe:
     """`probe.errand`: whether such a fault acts, what it has done, and whether it was cut short."""
 
-    def __init__(self, errands: Errands, journal: Journal) -> None:
-        self._errands = errands
+    def __init__(self, workers: FaultWorkers, journal: Journal) -> None:
+        self._workers = workers
         self._journal = journal
 
     def answer(self, arguments: dict[str, Any]) -> dict[str, Any]:
         id = str(arguments.get("id"))
         is_open = self._journal.find(id) is not None
-        acts = is_open and self._errands.lives(id)
-        effect = self._errands.effect(id)
+        acts = is_open and self._workers.lives(id)
+        effect = self._workers.effect(id)
         cut_short = bool(effect.pop("cut_short", False)) or (is_open and not acts)
         return {"open": acts, "cut_short": cut_short, "effect": effect}
 
 
-class Errand:
+class FaultWorker:
     """The errand's side, in the process that carries a fault out."""
 
     def __init__(self, state: Path, id: str) -> None:
@@ -188,7 +188,7 @@ def _woken_by_signal() -> socket.socket:
     return wake
 
 
-def run_errand(argv: list[str], carry_out: Callable[[Errand], None]) -> int:
+def run_fault_worker(argv: list[str], carry_out: Callable[[FaultWorker], None]) -> int:
     """Run an errand: record its identity, report that it is ready, carry out the fault."""
     parser = argparse.ArgumentParser(description="an errand of squall's host agent, started by it")
     parser.add_argument("--state", type=Path, required=True)
@@ -196,11 +196,11 @@ def run_errand(argv: list[str], carry_out: Callable[[Errand], None]) -> int:
     parser.add_argument("--ready", type=int, required=True, help="descriptor to write + to when it is at work")
     options = parser.parse_args(argv)
     os.setsid()
-    errand = Errand(options.state, options.id)
+    worker = FaultWorker(options.state, options.id)
     identity = identity_of(os.getpid())
     running = _file(options.state, options.id, "running")
     write_durably(running, json.dumps({"pid": identity.pid, "started": identity.started}))
     os.write(options.ready, b"+")
     os.close(options.ready)
-    carry_out(errand)
+    carry_out(worker)
     return 0

@@ -1,8 +1,8 @@
 """A topic-partition that this broker hosts: its replica, and the requests parked at it.
 
 The waiting lists are kept here, not in maps by name, so that a topic deleted and created again under its old name
-cannot inherit waiting requests. `Progress` collects, during one turn, whose log has grown and whose high watermark has
-moved. The parked requests are checked once, after the turn's requests, and so answered in batches.
+cannot inherit waiting requests. `TurnChanges` collects, during one turn, whose log has grown and whose high watermark
+has moved. The parked requests are checked once, after the turn's requests, and so answered in batches.
 
 Produce requests wait in the lists directly. Fetches wait through a `Watcher` at each of their topic-partitions, which
 belongs to the fetch session and stays from one fetch to the next: an event at a topic-partition costs work for its
@@ -46,7 +46,7 @@ class Watcher:
         raise AssertionError("every kind of watcher has its own way of taking notice")
 
 
-class Hosted:
+class HostedPartition:
     """One hosted topic-partition with its waiting lists.
 
     `produces` and `consumers` wait for the high watermark, `followers` for the log end offset, `deletions` for the low
@@ -85,33 +85,33 @@ class Hosted:
         return self.topic, self.partition
 
 
-class Progress:
+class TurnChanges:
     """What this turn has changed, until the parked requests have been checked."""
 
     def __init__(self) -> None:
-        self._grown: dict[Hosted, None] = {}
-        self._advanced: dict[Hosted, None] = {}
-        self._changed: dict[Hosted, None] = {}
-        self._noted: dict[Hosted, None] = {}
-        self._low_moved: dict[Hosted, None] = {}
+        self._grown: dict[HostedPartition, None] = {}
+        self._advanced: dict[HostedPartition, None] = {}
+        self._changed: dict[HostedPartition, None] = {}
+        self._noted: dict[HostedPartition, None] = {}
+        self._low_moved: dict[HostedPartition, None] = {}
 
-    def grew(self, hosted: Hosted) -> None:
+    def grew(self, hosted: HostedPartition) -> None:
         """Records were appended: followers may fetch them."""
         self._grown[hosted] = None
 
-    def advanced(self, hosted: Hosted) -> None:
+    def advanced(self, hosted: HostedPartition) -> None:
         """The high watermark moved: produce requests may be complete, consumers may read further."""
         self._advanced[hosted] = None
 
-    def changed(self, hosted: Hosted) -> None:
+    def changed(self, hosted: HostedPartition) -> None:
         """Leadership, epoch or existence changed: all parked requests must be checked (rule 16)."""
         self._changed[hosted] = None
 
-    def low_watermark_moved(self, hosted: Hosted) -> None:
+    def low_watermark_moved(self, hosted: HostedPartition) -> None:
         """A follower reported its log start offset: DeleteRecords requests may be complete."""
         self._low_moved[hosted] = None
 
-    def noted(self, hosted: Hosted) -> None:
+    def noted(self, hosted: HostedPartition) -> None:
         """ISR or log start offset changed: wake no request; the next fetch reports it or checks the replica again."""
         self._noted[hosted] = None
 

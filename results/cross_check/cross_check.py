@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from squall.results.checkers.log.declared_losses import declared_losses
 from squall.results.cross_check.dataframes import COVERED, OPINION_ON_LOSSES, second_opinions
 from squall.results.history.history import HISTORY_FILE
-from squall.results.history.kinds import KINDS
+from squall.results.history.operation_tables import KINDS
 from squall.results.history.segments import read_cluster
 from squall.results.verdict.verdict import Verdict
 
@@ -27,7 +27,7 @@ Opinions = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class SecondOpinion:
+class CrossCheck:
     """The comparison: `counts` numbers were compared; `disagreements` describes those that differ.
 
     `left_out` are the names of topic-partitions without a second opinion because losses were declared there.
@@ -38,7 +38,7 @@ class SecondOpinion:
     left_out: tuple[str, ...] = ()
 
 
-def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[SecondOpinion | None]:
+def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[CrossCheck | None]:
     """Return a second opinion on each run whose logs were checked, in one query; None for the others."""
     histories = [(run / HISTORY_FILE).resolve() for run, _ in verdicts]
     checked = [file for file, (_, one) in zip(histories, verdicts, strict=True) if one.coverage.topic_partitions]
@@ -56,7 +56,7 @@ def _with_declared_losses(run: Path) -> frozenset[str]:
     return frozenset(f"{topic}-{partition}" for topic, partition in declared_losses(read_cluster(run)))
 
 
-def comparison(verdict: Verdict, opinions: Opinions, left_out: Set[str] = frozenset()) -> SecondOpinion:
+def comparison(verdict: Verdict, opinions: Opinions, left_out: Set[str] = frozenset()) -> CrossCheck:
     """Compare the counts of the verdict with those of the second opinion, except in `left_out`.
 
     Losses count only where both know the log's end.
@@ -73,4 +73,4 @@ def comparison(verdict: Verdict, opinions: Opinions, left_out: Set[str] = frozen
             first, second = told.get(name, {}).get(place, 0), opinion.get(name, 0)
             if first != second:
                 disagreements.append(f"{place}: {name} is counted {first} times, and {second} times as a query")
-    return SecondOpinion(counts, tuple(disagreements), tuple(sorted(left_out)))
+    return CrossCheck(counts, tuple(disagreements), tuple(sorted(left_out)))

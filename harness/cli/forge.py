@@ -22,7 +22,7 @@ from squall.harness.errors import UsageError
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.common.text import grouped, several
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG, Case, Family
-from squall.results.synthetic.forge_verify import CLEAN, Row, questions, verified
+from squall.results.synthetic.forge_verify import CLEAN, CaseResult, questions, verified
 
 MOST_IN_ONE_PIECE = 200_000
 """The most operations of a kind whose history is forged in one piece of plain objects."""
@@ -130,7 +130,7 @@ def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console:
     return 0 if all(row.is_right for row in rows) else 1
 
 
-def _line(row: Row) -> str:
+def _line(row: CaseResult) -> str:
     mark = "✔" if row.is_right else "✘"
     if row.expected is None:
         told = f"{'nothing':<26}{grouped(row.seeds - row.right)} of {grouped(row.seeds)} flagged"
@@ -140,7 +140,7 @@ def _line(row: Row) -> str:
     return f"{mark} {row.kind:<19}{row.case:<68}{told}{wrong}"
 
 
-def _print_totals(rows: Sequence[Row], seconds: float, console: Console) -> None:
+def _print_totals(rows: Sequence[CaseResult], seconds: float, console: Console) -> None:
     wanted = [row for row in rows if row.expected is not None]
     near = [row for row in rows if row.expected is None and row.case != CLEAN]
     clean = [row for row in rows if row.case == CLEAN]
