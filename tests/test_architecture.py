@@ -33,7 +33,6 @@ FLOORS: dict[str, set[str]] = {
     "raft": {"ports", "mutants", "protocol", "storage"},
     "metadata": {"ports", "mutants", "protocol", "storage", "raft"},
     "controller": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
-    "zookeeper": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
     "replication": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
     "broker": {"ports", "mutants", "protocol", "storage", "raft", "metadata", "replication"},
 }

@@ -1,1 +1,0 @@
-"""The ZooKeeper-era controller, as the baseline of the benchmarks. Empty until its issue."""
