@@ -1,6 +1,6 @@
 """`squall run --capture`: record the packets of every node's host, in `nodes/HOST/capture.pcap` of the run.
 
-A program that comes with the agent does it (nemesis/agent/capture.py), as a process of the agent beside the node.
+A program that comes with the agent does it (nemesis/agent/net/capture.py), as a process of the agent beside the node.
 Nothing has to be installed, and it ends at its time limit even if no command stops it. It costs processor time that the
 node might need, so it only runs on request.
 """

@@ -41,7 +41,7 @@ BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 METRICS_PORT = 9404
 PROBE_PORT = 7465
-"""UDP, between hosts: the datagrams that prove partitions (nemesis/agent/probes.py)."""
+"""UDP, between hosts: the datagrams that prove partitions (nemesis/agent/probe/probes.py)."""
 PORT_OF_ROLE = {"broker": BROKER_PORT, "controller": CONTROLLER_PORT}
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101

@@ -144,7 +144,7 @@ def _bridge(rack: str | None) -> str:
 
 
 def _links(racks: Racks) -> Iterator[dict[str, Any]]:
-    """Yield both directions between racks with a link profile, in the format of nemesis/agent/link_switch.py."""
+    """Yield both directions between racks with a link profile, in the format of nemesis/agent/link/link_switch.py."""
     for pair in racks.pairs():
         profile = racks.profile(*pair)
         if profile is None:

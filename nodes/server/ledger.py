@@ -3,7 +3,7 @@
 A killed process leaves its page cache to the kernel, so a test that only kills never sees the effect of a power
 failure. The *ledger* makes it visible: for every file it records the size at the last fsync, or that not even the name
 is durable. After killing the node, a test can truncate every file to that size and delete what was never synced
-(`nemesis/agent/power.py`), on any file system, without mounting anything.
+(`nemesis/agent/disk/power.py`), on any file system, without mounting anything.
 
 The ledger is a file of lines beside the log directory, one per fsync, creation, renaming, removal or truncation;
 appends write no line, so the produce path pays nothing. Each line is one `write` and needs no fsync: the page cache

@@ -62,7 +62,7 @@ class Shape:
 
 
 def jitter_of(distribution: str, width: int, rng: Random) -> int:
-    """Draw a message's jitter, as on hosts (nemesis/agent/link_shapes.py): half of `width` in the mean."""
+    """Draw a message's jitter, as on hosts (nemesis/agent/link/link_shapes.py): half of `width` in the mean."""
     if distribution == "normal":
         return max(0, int(rng.gauss(width / 2, width / 4)))
     if distribution == "pareto":

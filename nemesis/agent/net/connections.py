@@ -2,7 +2,7 @@
 
 Each is identified by its ends and its inode, which no later connection has: a connection that was there before and is
 missing now has ended, even if its ports are in use again. A connection that the node has not accepted yet has the inode
-0. This evidence is independent of the kernel's socket monitor, which resets connections (`rpc_sockets.py`).
+0. This evidence is independent of the kernel's socket monitor, which resets connections (`tcp_sockets.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`net.reset`: resets connections of this host at some ports, repeatedly while the fault is open.
 
-Both ends see a reset: the process here an error, the peer a packet. It works as `ss -K` does (`rpc_sockets.py`), in a
+Both ends see a reset: the process here an error, the peer a packet. It works as `ss -K` does (`tcp_sockets.py`), in a
 separate errand. The control connection's port is not allowed; connections within the host and those of the proxy stay.
 """
 

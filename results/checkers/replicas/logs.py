@@ -1,7 +1,7 @@
 """Compare the replicas of a topic-partition: ACK, UNIQ, ISR, LM and EPOCH on hosts (docs/requirements.md).
 
 Clients read from leaders. A follower that has lost or changed a record and stays in the ISR is seen by no client until
-it leads. So every replica is described batch by batch after the run (`harness/replicas.py`), and compared here:
+it leads. So every replica is described batch by batch after the run (`harness/run/node_records.py`), and compared here:
 
 * a live member of the committed ISR has every record below `required`, without a gap                   (ACK, ISR)
 * live members of the ISR hold the same batches there, and these fit their checksums                    (UNIQ)
