@@ -132,7 +132,7 @@ class AgentHost:
 
 
 def new_probe_key() -> str:
-    """Return a new key that seals datagrams between hosts (nemesis/agent/probe/probe_auth.py); one for all hosts of a run."""
+    """Return a new key that seals datagrams between hosts (agent/probe/probe_auth.py); one for all hosts of a run."""
     return secrets.token_hex(32)
 
 

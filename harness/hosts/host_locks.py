@@ -6,9 +6,9 @@
         …
     # every lock is released here, after errors too
 
-The lock is on the host (`nemesis/agent/core/host_lock.py`), so it also excludes other control machines. All hosts of a run
-are locked in one order, by address, before anything is sent to any of them. If one is in use, the locks already taken
-are released before the run waits, so that no two runs wait for each other. Each host has a thread that renews its
+The lock is on the host (`nemesis/agent/core/host_lock.py`), so it also excludes other control machines. All hosts of a
+run are locked in one order, by address, before anything is sent to any of them. If one is in use, the locks already
+taken are released before the run waits, so that no two runs wait for each other. Each host has a thread that renews its
 lease. An owner on this machine whose process has ended is replaced at once, any other when its lease has ended.
 
 One `HostLocks` keeps its locks until it is closed: a suite locks its hosts with its first scenario and keeps them.

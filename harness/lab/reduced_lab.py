@@ -6,8 +6,8 @@ Everything Squall keeps on a host lies below HOME, and nodes listen at the host'
 their data are as separate as on rented hosts of an ordinary user.
 
 That is all that is separate. Hosts share the machine's network, file system, process table, name and processors. The
-agents refuse faults that need any of these per host (nemesis/agent/core/reduced.py), and links between racks are impossible.
-The command that brings such a lab up states this, and so does the report of a run on it.
+agents refuse faults that need any of these per host (nemesis/agent/core/reduced.py), and links between racks are
+impossible. The command that brings such a lab up states this, and so does the report of a run on it.
 
 `reduced_supervisor.py` describes what holds it and what ends it.
 """

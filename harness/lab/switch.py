@@ -3,8 +3,8 @@
 The switch is the network namespace of the lab's init. Without racks it holds one bridge, and hosts see each other's
 frames. With racks each of them is a separate network (10.77.RACK.0/24) on a separate bridge. Packets from one rack to
 another are routed here, and here link profiles take effect, where no host has access and no fault is injected: an
-emulator (nemesis/agent/link/link_switch.py) delays, drops and meters what passes between two racks. So it neither conflicts
-with the emulators that hosts run for link faults, nor does healing a host end it.
+emulator (nemesis/agent/link/link_switch.py) delays, drops and meters what passes between two racks. So it neither
+conflicts with the emulators that hosts run for link faults, nor does healing a host end it.
 
 Packets of the control process begin in this namespace and are not forwarded: the control process is beside all racks,
 and so are clients that it runs. Standard library only, because it is part of the supervisor.

@@ -5,8 +5,8 @@ Severity is invalid > unknown > valid. A rule of availability that the scenario 
 does not excuse two values at one offset. Otherwise a run proves only what was checked. *Unknown* always has reasons:
 nothing or too little was acknowledged, nothing was read, a final read did not reach its marker, a fault left no
 evidence that it took effect and was undone, the run was cut off, the history is ill-formed, a check other than that of
-logs could not decide (`results/verdict/further.py`). A run that proves nothing is never green. Minimum numbers of sends and
-final reads are required only of runs about logs: `checks` has `log`, or their clients sent to a log or read one,
+logs could not decide (`results/verdict/further.py`). A run that proves nothing is never green. Minimum numbers of sends
+and final reads are required only of runs about logs: `checks` has `log`, or their clients sent to a log or read one,
 whether or not `checks` names it.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.

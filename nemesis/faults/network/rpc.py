@@ -6,8 +6,8 @@ messages behind it wait too, while other connections continue. A request whose s
 the hold ends, as late packets do.
 
 Evidence is the count of such messages, kept where they pass (`probe.rpc`). A fault during which none passed has had no
-effect and is not proven. On hosts messages pass a proxy (nemesis/agent/rpc/rpc.py), and earlier connections are reset when
-the fault begins, which is reported. If the proxy dies, the fault ends early, and its end is not proven.
+effect and is not proven. On hosts messages pass a proxy (nemesis/agent/rpc/rpc.py), and earlier connections are reset
+when the fault begins, which is reported. If the proxy dies, the fault ends early, and its end is not proven.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connections whose bytes are sliced, dropped, cut after a limit, or whose end is delayed (`rpc.stream`).
 
-Connections from other hosts to the target's port go through the proxy (nemesis/agent/rpc/rpc_stream.py), which ignores the
-meaning of the bytes. Evidence is a test connection from another host, with requests that every node answers
+Connections from other hosts to the target's port go through the proxy (nemesis/agent/rpc/rpc_stream.py), which ignores
+the meaning of the bytes. Evidence is a test connection from another host, with requests that every node answers
 (`probe.exchange`), and how many connections the proxy has treated (`probe.rpc`): sliced messages arrive in many pieces,
 a black hole answers nothing and closes, a cut connection ends after about that many bytes, and a delayed end comes
 late.

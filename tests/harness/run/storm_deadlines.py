@@ -5,8 +5,8 @@ the `ttl` that its verb ordered. The deadline of one fault never excuses another
 
 * No entry may have more time left than its verb orders at most (`longest_ttl`): a deadline that is set too late, or
   postponed, is a failure of its own.
-* An entry of which no copy can be read counts as expired (`nemesis/agent/core/journal.py`): its deadline is the end of the
-  strike.
+* An entry of which no copy can be read counts as expired (`nemesis/agent/core/journal.py`): its deadline is the end of
+  the strike.
 * What a fault leaves on a host beside its entry (a mark: a rule, an interface that is down, a mount, a node that is
   missing) is due with the last entry of that host, and at the earliest when a fault begun at the end of the strike is
   due. An entry with extra time (`EXTRA_S`) stands for a node that is down, so it excuses nothing but a missing node.
