@@ -1,20 +1,19 @@
-"""Read a node's metrics endpoint, as values by name and labels.
+"""Read a node's metrics endpoint, as values by name and labels. The parser is the one of Prometheus' Python client.
 
-metrics = scrape("127.0.0.1", 9404) metrics.value("kafka_controller_active_controller_count")
-metrics.value("kafka_network_total_time_ms", request="Produce", quantile="0.99")
+    metrics = scrape("127.0.0.1", 9404)
+    metrics.value("kafka_controller_active_controller_count")
+    metrics.value("kafka_network_total_time_ms", request="Produce", quantile="0.99")
 """
 
 from __future__ import annotations
 
-import re
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from prometheus_client.parser import text_string_to_metric_families
+
 TIMEOUT_S = 10.0
-_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? (\S+)")
-_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)",?')
-_UNESCAPED = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 
 
 @dataclass(frozen=True)
@@ -46,20 +45,8 @@ class Metrics:
 
 def parse(text: str) -> Metrics:
     """Parse Prometheus' text format. Raises ValueError for an invalid line."""
-    lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line or line.startswith("#"):
-            continue
-        matched = _LINE.fullmatch(line)
-        if matched is None:
-            raise ValueError(f"line {number} is not a sample: {line!r}")
-        labels = {name: _unescaped(value) for name, value in _LABEL.findall(matched[2] or "")}
-        lines.append(Line(matched[1], labels, float(matched[3])))
-    return Metrics(lines)
-
-
-def _unescaped(value: str) -> str:
-    return re.sub(r'\\[\\"n]', lambda matched: _UNESCAPED[matched[0]], value)
+    families = text_string_to_metric_families(text)
+    return Metrics([Line(one.name, one.labels, one.value) for family in families for one in family.samples])
 
 
 def scrape(host: str, port: int) -> Metrics:

@@ -9,6 +9,9 @@ A class is one per cent wide: class c holds what takes at most 1000 * 1.01^c nan
 quantile is the upper end of its class: never too low, and at most one per cent too high. Classes of several workers add
 up without loss. The checker counts in the same classes (`results/checkers/kernels/series.py`), so a history yields
 exactly the quantiles reported at the end of its load.
+
+Not hdrhistogram: its Python package records one value a call, and the checker counts ten million latencies in compiled
+loops; both must have the same edges.
 """
 
 from __future__ import annotations

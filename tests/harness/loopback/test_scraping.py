@@ -29,5 +29,5 @@ def test_what_is_not_one_sample_is_an_error() -> None:
 
 
 def test_a_line_that_is_no_sample_is_refused() -> None:
-    with pytest.raises(ValueError, match="line 1 is not a sample"):
+    with pytest.raises(ValueError, match="topic=plain"):
         parse("size{topic=plain 12\n")
