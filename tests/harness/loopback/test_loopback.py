@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.loopback import free_ports
+from squall.harness.loopback.loopback import free_ports
 
 
 def ports_taken_in_another_process(count: int, start_method: str) -> list[int]:
