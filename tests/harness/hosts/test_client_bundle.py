@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_for_another_interpreter_only_compiled_libraries_are_looked_for(
 def test_a_host_without_fitting_libraries_is_named_before_anything_runs(
     b1: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(kind: HostKind, cache: Path) -> Bundle:
+    def missing(kind: HostKind, cache: Path, packages: Sequence[str]) -> Bundle:
         raise WheelMissing(f"no confluent-kafka wheel for {kind} could be downloaded")
 
     monkeypatch.setattr(subject, "client_bundle", missing)
