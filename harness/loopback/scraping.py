@@ -1,5 +1,7 @@
 """Read a node's metrics endpoint, as values by name and labels. The parser is the one of Prometheus' Python client.
 
+Example of use:
+
     metrics = scrape("127.0.0.1", 9404)
     metrics.value("kafka_controller_active_controller_count")
     metrics.value("kafka_network_total_time_ms", request="Produce", quantile="0.99")

@@ -122,7 +122,7 @@ def test_files_that_forbid_their_own_removal_are_removed() -> None:
 KILLED_AT = """
 import os, signal, sys
 from pathlib import Path
-from squall.harness.hosts import lab
+from squall.harness.lab import lab
 lab.DATA_ROOT = Path(sys.argv[2])
 left = int(sys.argv[1])
 
