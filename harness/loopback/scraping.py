@@ -1,10 +1,12 @@
-"""Read a node's metrics endpoint, as values by name and labels. The parser is the one of Prometheus' Python client.
+"""Read a node's metrics endpoint, as values by name and labels.
 
 Example of use:
 
     metrics = scrape("127.0.0.1", 9404)
     metrics.value("kafka_controller_active_controller_count")
     metrics.value("kafka_network_total_time_ms", request="Produce", quantile="0.99")
+
+The parser is that of Prometheus' Python client.
 """
 
 from __future__ import annotations
@@ -46,9 +48,13 @@ class Metrics:
 
 
 def parse(text: str) -> Metrics:
-    """Parse Prometheus' text format. Raises ValueError for an invalid line."""
-    families = text_string_to_metric_families(text)
-    return Metrics([Line(one.name, one.labels, one.value) for family in families for one in family.samples])
+    """Parse Prometheus' text format. Raises ValueError for an invalid line.
+
+    The parser does not see the comments: it renames each sample of a declared counter whose name lacks `_total`.
+    """
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    families = text_string_to_metric_families(lines)
+    return Metrics([Line(one.name, one.labels, float(one.value)) for family in families for one in family.samples])
 
 
 def scrape(host: str, port: int) -> Metrics:

@@ -1,7 +1,8 @@
 """Parse and print rates (`64KiB/s`, `1MB/s`, bytes per second) and amounts of data (`4KiB`, `0B`).
 
-Not pydantic's `ByteSize`: it reads `64kb` as kilobytes, where a rate means kilobits, `1bit` as 0 and `true` as 1. What
-a fault does to a disk or a link must not be guessed, so these are refused.
+Not pydantic's `ByteSize`: it reads `64kb` as kilobytes, where a rate means kilobits, `1bit` as 0, `true` as 1, and
+ignores what follows the unit (`64KiB/min`). What a fault does to a disk or a link must not be guessed, so these are
+refused.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ API are kept unsorted: adding one is a store into a list, and only a reader pays
 *Queue* is the time in the request channel, *local* that of the handler, *remote* the time that a parked request waits
 for others: followers that fetch, a majority that commits.
 
+Not hdrhistogram: quantiles of the last samples are exact, as Kafka's are, and a node needs no package for them.
+
 The times come from a stopwatch of the host (`ports.Stopwatch`), or from `now` where the host has none; then a handler
 takes no time. They are for reports and decide nothing.
 """

@@ -7,6 +7,8 @@ which the definition names (`seccomp.py`); writes `PID` or `error: REASON` to th
 the process has ended. Without an open fault it lets every call proceed at once. One thread does all: a call that must
 take longer waits in a queue, and no other call waits behind it. It proceeds early when its fault ends.
 
+Not LazyFS: it needs FUSE and a mount. The watch works on any file system and leaves no mount behind.
+
 **If the watch dies.** Without a watch the filtered calls would fail with ENOSYS for ever. So the kernel kills the node
 together with its watch (PR_SET_PDEATHSIG), however the watch ended; the keeper finds both dead and restarts them
 (`RestartPolicy.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.

@@ -8,6 +8,8 @@ The ledger stays as the dead node wrote it, so that `probe.disk` can compare the
 ledger is restarted before the node starts: everything that exists then is durable. Its lines about fsyncs while the
 disk lied (`disk_lies.py`) do not count.
 
+Not LazyFS: it needs FUSE and a mount. The ledger works on any file system and leaves no mount behind.
+
 The random draw is seeded by the fault's id, so a repeated run tears equal files equally. The losses, by file and by
 offsets of logs, are kept in the agent's state by fault id: `probe.disk` reports them, and they make the verb
 idempotent.

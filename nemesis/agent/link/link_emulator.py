@@ -2,6 +2,8 @@
 
     python3 -u program.py link.link_emulator --state DIR --shapes JSON --ready DESCRIPTOR
 
+Not netem: few kernels for virtual machines have it, and it shapes only what goes out.
+
 The firewall queues the packets (`link_rules.py`). The emulator's shapes are fixed; for other shapes another emulator
 replaces it (`link_shaping.py`). It is a separate process so that packets delay neither agent nor keeper, nor these the
 packets.

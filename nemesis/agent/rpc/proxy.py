@@ -2,6 +2,8 @@
 
     python3 -u program.py rpc.proxy --directory DIR --ready DESCRIPTOR
 
+Not Toxiproxy: it treats bytes. This proxy reads the headers of Kafka's messages, so that it can hold one kind of them.
+
 The agent commands it over a Unix socket in its directory, by JSON lines:
 
     {"do": "apply", "rules": [...], "ports": [9092]}  → {"gates": {"9092": {"ip": 23456, "ip6": 23456}}}

@@ -5,6 +5,8 @@ do: latencies are counted in classes one per cent wide, and quantiles are read o
 same classes (`workloads/core/latency.py`), so the end of a load and the check of its history report the same. Latency
 runs from the *intended* start of an operation, so that a stalled client hides nothing.
 
+Not hdrhistogram: its Python package records one value a call, not an array.
+
 An *outage* is a time without an acknowledged send although sends were wanted; one that lasts to the end of the load
 counts as well.
 """
