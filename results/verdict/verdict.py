@@ -5,8 +5,8 @@ Severity is invalid > unknown > valid. A rule of availability that the scenario 
 does not excuse two values at one offset. Otherwise a run proves only what was checked. *Unknown* always has reasons:
 nothing or too little was acknowledged, nothing was read, a final read did not reach its marker, a fault left no
 evidence that it took effect and was undone, the run was cut off, the history is ill-formed, a check other than that of
-logs could not decide (`results/verdict/further.py`). A run that proves nothing is never green. Minimum numbers of sends and
-final reads are required only of runs about logs: `checks` has `log`, or their clients sent to a log or read one,
+logs could not decide (`results/verdict/further.py`). A run that proves nothing is never green. Minimum numbers of sends
+and final reads are required only of runs about logs: `checks` has `log`, or their clients sent to a log or read one,
 whether or not `checks` names it.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.
@@ -24,6 +24,7 @@ import msgspec
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.checkers.common.tally import Tally
 from squall.results.checkers.further import FurtherResult
+from squall.results.checkers.log.anomalies import APPENDS, LOSSES, READS
 from squall.results.checkers.log.result import PartitionResult
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import PLUGINS, Expected, Manifest
@@ -37,19 +38,6 @@ from squall.results.witnesses.witness import Surroundings, Witness, tell
 
 VERDICT_FILE: Final = "verdict.json"
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 2}
-
-APPENDS: Final = (
-    "inconsistent_offset",
-    "duplicate",
-    "phantom",
-    "aborted_read",
-    "rt_order",
-    "future_read",
-    "stale_read",
-    "hw_regress",
-    "nonmonotonic_send",
-)
-READS: Final = ("int_poll_skip", "int_nonmonotonic", "poll_skip", "nonmonotonic_poll")
 
 REQUIRED: Final = "required, but not so"
 PROMISE: Final = "linearizable appends"
@@ -339,7 +327,7 @@ def _statements(
     return (
         Statement(PROMISE, holds(APPENDS, acknowledged > 0 and records > 0)),
         Statement("gap-free reads", holds(READS, records > 0)),
-        Statement(kept, holds(("lost_write",), finished and acknowledged > 0)),
+        Statement(kept, holds(LOSSES, finished and acknowledged > 0)),
     )
 
 
