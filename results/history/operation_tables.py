@@ -13,9 +13,10 @@ its sends and polls (`lists.py`); the tables of other kinds are written by what 
 identified by its name (`operation_kinds.py`), which is also that of its check and is used in a suite's `checks`. A
 missing table means that a history holds no such operations.
 
-A kind's file, its columns, and how its table is made are declared here and not with its check (`checkers/registry.py`):
-they are part of the format of a run directory, which those who write it keep to as well: `history.py`, `lists.py`,
-importers, and what collects tables from nodes. None of these needs a check.
+A kind's file and its columns are declared here and not with its check (`checkers/registry.py`): they are part of the
+format of a run directory, to which its writers keep as well: `history.py`, `lists.py`, importers, and what collects
+tables from nodes. None of these needs a check. For the same reason the engine knows registers by name where it checks
+whether a history is well-formed: their operations share ids and processes with those on logs.
 
 Each table names its run in the footer: `squall.run_id`, as `history.parquet` does. A finding in the table of another
 run proves nothing about this one, however well the table fits. So a reader states which run it must belong to, and a
