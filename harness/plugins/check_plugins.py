@@ -6,8 +6,9 @@ from squall.harness.plugins.plugins import CHECKS as GROUP
 from squall.harness.plugins.plugins import Plugins
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.check_plugins import plug_in, wrong_with_check
+from squall.results.checkers.registry import KNOWN_CHECKS
 
-CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups", "replicas", "control-plane")
+CHECKS = KNOWN_CHECKS
 """The checks of Squall itself."""
 
 CHECK_PLUGINS = Plugins(

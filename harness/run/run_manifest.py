@@ -23,7 +23,7 @@ from squall.harness.run.run_hosts import Hosts
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.suite import plugins_of
 from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
-from squall.results.history.operation_tables import OF_NODES
+from squall.results.history.operation_kinds import OF_NODES
 
 
 @dataclass

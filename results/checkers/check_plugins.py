@@ -6,60 +6,18 @@ whole history of the run and returns an `Outcome`; docs/writing-a-check.md has a
 
 A violation that it reports makes a verdict invalid, like that of any other check. Whatever keeps it from a result makes
 the verdict unknown: the package is missing or cannot be imported, the check raises an exception, it reports an anomaly
-that it does not declare, or there is no time left for it. `plugin_checks.py` carries them out.
+that it does not declare, or there is no time left for it. `plugin_checks.py` carries them out. Ours are declared in the
+same way (`common/check.py`) and listed in `registry.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from squall.results.checkers.anomalies import ANOMALIES, Anomaly
+from squall.results.checkers.common.check import Check, Outcome, Proof
 
-if TYPE_CHECKING:
-    from squall.results.history.history import History
-    from squall.results.history.manifest import Manifest
-
-
-class Proof(msgspec.Struct, frozen=True):
-    """One instance of an anomaly, in words: a title, and lines of a subject and a text."""
-
-    anomaly: str
-    title: str
-    lines: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a check.
-
-    `checked` operations were checked; nothing checked is no success, but unknown. `anomalies` counts violations by
-    name, `proofs` describes a few of them. `undecided` are sentences: each makes the verdict unknown. `counts` says how
-    much was looked at, `noted` what is interesting but no violation.
-    """
-
-    checked: int
-    anomalies: Mapping[str, int] = field(default_factory=dict)
-    proofs: tuple[Proof, ...] = ()
-    undecided: tuple[str, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    noted: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Check:
-    """The declaration of a check.
-
-    `statement` is what holds if nothing is wrong, in a few words. `look` takes the history, the facts of the run, and
-    the seconds available.
-    """
-
-    statement: str
-    look: Callable[[History, Manifest, float], Outcome]
-    anomalies: tuple[Anomaly, ...]
+__all__ = ["Check", "Outcome", "Plugins", "Proof", "plug_in", "plugins", "wrong_with_check"]
 
 
 class Plugins(Protocol):

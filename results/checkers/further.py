@@ -5,67 +5,34 @@ kind that a suite names and that is missing makes the verdict unknown. A check t
 of the workload, and returns plain values: anomalies by name, how much was checked, what could not be decided, and a few
 witnesses with the operations that prove them. A check of nothing proves nothing.
 
-    registers           linearizability of each register (`checks/registers/`)
-    list-append         cycles of dependencies (`checkers/transactions/list_append.py`). The workload's `model` says
-                        what must hold, strict serializability if it says nothing; what only a stronger model
-                        forbids is noted
-    transactional-log   T1 to T4 (`checkers/transactions/log_rules.py`)
-    groups              G1 to G5 (`checkers/groups/rules.py`)
-    replicas            what in-sync replicas hold after the run (`checkers/replicas/logs.py`)
-    control-plane       metadata logs and control traces of the nodes (`checkers/replicas/control.py`)
+Which checks there are is declared in the folders of their rules, and listed in `registry.py`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from squall.results.checkers.common.text import several
-from squall.results.checkers.groups.facts import GroupWitness, group_witnesses
-from squall.results.checkers.groups.rules import GROUP_FUNCTIONS, check_groups
+from squall.results.checkers.common.anomaly import Anomaly
+from squall.results.checkers.common.check import Facts, Instance, Outcome, Proof
+from squall.results.checkers.groups.facts import GroupWitness
 from squall.results.checkers.registers.result import RegisterWitness
-from squall.results.checkers.replicas.control import judge_control
-from squall.results.checkers.replicas.facts import Findings, ReplicaWitness
-from squall.results.checkers.replicas.logs import compare_all
-from squall.results.checkers.replicas.tables import control_in, topic_partitions_in
+from squall.results.checkers.registry import FURTHER_CHECKS
+from squall.results.checkers.replicas.facts import ReplicaWitness
 from squall.results.checkers.transactions.facts import TransactionWitness
-from squall.results.checkers.transactions.list_append import MODELS, check_list_append
-from squall.results.checkers.transactions.log_facts import LogWitness, log_witnesses
-from squall.results.checkers.transactions.log_rules import check_transactional_log
-from squall.results.history.operation_tables import (
-    CONTROL_PLANE,
-    GROUPS,
-    KINDS,
-    LIST_APPEND,
-    REGISTERS,
-    REPLICAS,
-    TRANSACTIONAL_LOG,
-    read_kind,
-)
+from squall.results.checkers.transactions.log_facts import LogWitness
+from squall.results.history.operation_tables import KINDS, read_kind
 from squall.results.history.rows import TYPES
-
-STRICTEST: Final = "strict-serializable"
-
-
-class Timed(Protocol):
-    """An operation of any kind, as a witness holds it."""
-
-    @property
-    def invoked(self) -> int: ...
-
-    @property
-    def completed(self) -> int | None: ...
 
 
 class PluginWitness(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of an anomaly that the check of an installed package found, in its words."""
+    """One instance of an anomaly that a check describes in words itself, as those of installed packages do."""
 
     title: str
     lines: tuple[tuple[str, str], ...]
@@ -74,8 +41,10 @@ class PluginWitness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance of an anomaly: of a register, transactions, a transactional log, a group, of replicas, or of a
-    plugin's check.
+    """One instance of an anomaly: of a register, transactions, a transactional log, a group, of replicas, or of a check
+    that describes it in words.
+
+    `verdict.json` contains it, so that these fields and their types are part of a file format.
     """
 
     anomaly: str
@@ -85,18 +54,6 @@ class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     group: GroupWitness | None = None
     replica: ReplicaWitness | None = None
     plugin: PluginWitness | None = None
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """From the first invocation to the last known completion of the proving operations; replicas have none."""
-        proof: Sequence[Timed] = (
-            (self.register.operations if self.register else ())
-            or (self.transactions.transactions if self.transactions else ())
-            or (self.log.transactions if self.log else ())
-            or (self.group.operations if self.group else ())
-        )
-        ends = [one.completed if one.completed is not None else one.invoked for one in proof]
-        return min(one.invoked for one in proof), max(ends)
 
 
 class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,33 +99,10 @@ class FurtherTask(msgspec.Struct, frozen=True, tag="further"):
     """As the deadline of a topic-partition's task."""
 
 
-Facts = Mapping[str, Any]
 MOST_SECONDS: Final = 120.0
 """The most seconds that one check may take, unless the deadline is earlier."""
 
-
-@dataclass(frozen=True)
-class _Found:
-    """The result of a check, before its time is added."""
-
-    checked: int
-    counts: tuple[tuple[str, int], ...]
-    anomalies: dict[str, int]
-    witnesses: Iterable[FurtherWitness]
-    undecided: tuple[str, ...]
-    noted: Mapping[str, int] = field(default_factory=dict)
-
-
-_OUT_OF_TIME: Final = _Found(0, (), {}, (), ("the time limit expired before it was checked",))
-
-
-@dataclass(frozen=True)
-class FurtherCheck:
-    """One check: what it states if nothing is wrong, and the function that checks."""
-
-    statement: str
-    look: Callable[[pa.Table, Facts, float], _Found]
-    """Takes a table, the facts of the workload, and the seconds available."""
+_OUT_OF_TIME: Final = Outcome[Instance](0, undecided=("the time limit expired before it was checked",))
 
 
 def check_further_task(task: FurtherTask) -> FurtherResult:
@@ -192,114 +126,25 @@ def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: floa
         statement=check.statement,
         checked=found.checked,
         acknowledged=int((np.asarray(table["type"]) == TYPES["ok"]).sum()) if "type" in KINDS[name].schema.names else 0,
-        counts=found.counts,
-        anomalies=found.anomalies,
+        counts=tuple(found.counts.items()),
+        anomalies=dict(found.anomalies),
         noted=dict(found.noted),
-        witnesses=tuple(found.witnesses),
+        witnesses=tuple(
+            in_words(one, check.anomalies) if isinstance(one, Proof) else _with_facts(one, check.proof)
+            for one in found.proofs
+        ),
         undecided=found.undecided,
         milliseconds=(time.perf_counter() - began) * 1000,
     )
 
 
-def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    # imported here: it needs pandas, which takes longer to load than most logs take to check
-    from squall.results.checkers.registers.check import Limits, check_registers
-
-    result = check_registers(table, limits=Limits(seconds=seconds))
-    more = result.undecided_count - len(result.undecided)
-    return _Found(
-        checked=result.checked,
-        counts=(
-            ("operations", table.num_rows),
-            ("registers", result.registers),
-            ("decided by zones", result.by_zones),
-            ("decided by search", result.by_search),
-        ),
-        anomalies=result.anomalies,
-        witnesses=(FurtherWitness(anomaly=one.anomaly, register=one) for one in result.witnesses),
-        undecided=(*result.undecided, *((f"and {several(more, 'register')} more",) if more else ())),
-    )
+def _with_facts(one: Instance, field: str) -> FurtherWitness:
+    facts: dict[str, Any] = {field: one}
+    return FurtherWitness(anomaly=one.anomaly, **facts)
 
 
-def _list_append(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    model = str(workload.get("model", STRICTEST))
-    if model not in MODELS:
-        return _Found(0, (), {}, (), (f"the workload's model {model!r} is not one of {', '.join(MODELS)}",))
-    result = check_list_append(table, seconds=seconds)
-    forbidden = MODELS[model]
-    return _Found(
-        checked=result.transactions.get("ok", 0) if result.elements else 0,
-        counts=(
-            ("transactions", sum(result.transactions.values())),
-            ("operations", result.micro_operations),
-            ("elements read", result.elements),
-            ("keys", result.keys),
-        ),
-        anomalies={name: count for name, count in result.anomalies.items() if name in forbidden},
-        witnesses=(
-            FurtherWitness(anomaly=one.anomaly, transactions=one)
-            for one in result.witnesses
-            if one.anomaly in forbidden
-        ),
-        undecided=result.undecided,
-        noted={name: count for name, count in result.anomalies.items() if name not in forbidden},
-    )
-
-
-def _transactional_log(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    result = check_transactional_log(table, seconds=seconds)
-    return _Found(
-        checked=table.num_rows if result.records else 0,
-        counts=(("transactions and polls", table.num_rows), ("records read", result.records)),
-        anomalies=result.counts,
-        witnesses=(FurtherWitness(anomaly=one.anomaly, log=one) for one in log_witnesses(table, result)),
-        undecided=result.undecided,
-    )
-
-
-def _groups(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    result = check_groups(table)
-    missing = [f"no {name} was acknowledged" for name in GROUP_FUNCTIONS if not result.checked.get(name)]
-    return _Found(
-        checked=sum(result.checked.values()),
-        counts=tuple((f"{name} operations", count) for name, count in result.checked.items()),
-        anomalies=result.counts,
-        witnesses=(FurtherWitness(anomaly=one.anomaly, group=one) for one in group_witnesses(table, result.instances)),
-        undecided=result.undecided or tuple(missing),
-    )
-
-
-MOST_UNDECIDED: Final = 5
-
-
-def _replicas(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    found = compare_all(topic_partitions_in(table), Findings(KINDS[REPLICAS].file))
-    return _of_nodes(found, found.looked_at["records"], "no in-sync replica held a record: nothing was compared")
-
-
-def _control_plane(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    found = judge_control(*control_in(table), Findings(KINDS[CONTROL_PLANE].file))
-    return _of_nodes(found, found.looked_at["metadata batches"], "no metadata log could be read: nothing was checked")
-
-
-def _of_nodes(found: Findings, checked: int, nothing: str) -> _Found:
-    undecided = found.undecided or ([] if checked else [nothing])
-    more = len(undecided) - MOST_UNDECIDED
-    return _Found(
-        checked=checked,
-        counts=tuple(found.looked_at.items()),
-        anomalies=dict(found.anomalies),
-        witnesses=[FurtherWitness(anomaly=one.anomaly, replica=one) for one in found.witnesses],
-        undecided=(*undecided[:MOST_UNDECIDED], *((f"and {more} more like these",) if more > 0 else ())),
-        noted=dict(found.noted),
-    )
-
-
-FURTHER_CHECKS: Final[Mapping[str, FurtherCheck]] = {
-    REGISTERS: FurtherCheck("linearizable registers", _registers),
-    LIST_APPEND: FurtherCheck("transactions in an order that explains their reads", _list_append),
-    TRANSACTIONAL_LOG: FurtherCheck("transactions whole and never read before they are committed", _transactional_log),
-    GROUPS: FurtherCheck("groups share nothing and lose no position", _groups),
-    REPLICAS: FurtherCheck("in-sync replicas equal and complete", _replicas),
-    CONTROL_PLANE: FurtherCheck("one leader an epoch, committed metadata kept", _control_plane),
-}
+def in_words(one: Proof, anomalies: Iterable[Anomaly]) -> FurtherWitness:
+    """The witness of a check that describes its proofs in words, with what their anomaly means."""
+    declared = {anomaly.name: anomaly for anomaly in anomalies}[one.anomaly]
+    told = PluginWitness(title=one.title, lines=one.lines, meaning=declared.meaning, hint=declared.hint)
+    return FurtherWitness(anomaly=one.anomaly, plugin=told)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from squall.results.checkers.check_plugins import Check, Outcome, plugins
-from squall.results.checkers.further import FurtherResult, FurtherWitness, PluginWitness
+from squall.results.checkers.check_plugins import Check, Outcome, Proof, plugins
+from squall.results.checkers.further import FurtherResult, in_words
 from squall.results.history.history import History
 from squall.results.history.manifest import Manifest
 from squall.results.history.rows import TYPES
@@ -50,7 +50,7 @@ def _checked(name: str, run_dir: Path, manifest: Manifest, deadline: float | Non
     return _result(name, check, outcome, acknowledged, began)
 
 
-def _sound(outcome: Any, check: Check) -> Outcome:
+def _sound(outcome: Any, check: Check) -> Outcome[Proof]:
     """The outcome, if a verdict can rest on it. Raises TypeError or ValueError."""
     if not isinstance(outcome, Outcome):
         raise TypeError(f"it returned {outcome!r}, which is no Outcome")
@@ -61,7 +61,7 @@ def _sound(outcome: Any, check: Check) -> Outcome:
     return outcome
 
 
-def _result(name: str, check: Check | None, outcome: Outcome, acknowledged: int, began: float) -> FurtherResult:
+def _result(name: str, check: Check | None, outcome: Outcome[Proof], acknowledged: int, began: float) -> FurtherResult:
     declared = {one.name: one for one in (check.anomalies if check is not None else ())}
     return FurtherResult(
         check=name,
@@ -71,18 +71,7 @@ def _result(name: str, check: Check | None, outcome: Outcome, acknowledged: int,
         counts=tuple(outcome.counts.items()),
         anomalies={anomaly: count for anomaly, count in outcome.anomalies.items() if count},
         noted=dict(outcome.noted),
-        witnesses=tuple(
-            FurtherWitness(
-                anomaly=one.anomaly,
-                plugin=PluginWitness(
-                    title=one.title,
-                    lines=one.lines,
-                    meaning=declared[one.anomaly].meaning,
-                    hint=declared[one.anomaly].hint,
-                ),
-            )
-            for one in outcome.proofs[:MOST_WITNESSES]
-        ),
+        witnesses=tuple(in_words(one, declared.values()) for one in outcome.proofs[:MOST_WITNESSES]),
         undecided=outcome.undecided,
         milliseconds=(time.perf_counter() - began) * 1000,
         plugin=plugins().origin(name),

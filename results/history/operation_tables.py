@@ -10,8 +10,13 @@
 
 Of these kinds, only operations on registers are rows of segments. The table of the workload `list-append` is made of
 its sends and polls (`lists.py`); the tables of other kinds are written by what records such operations. A kind is
-identified by its name, which is also the name of its check (`checkers/further.py`) and is used in a suite's `checks`. A
+identified by its name (`operation_kinds.py`), which is also that of its check and is used in a suite's `checks`. A
 missing table means that a history holds no such operations.
+
+A kind's file and its columns are declared here and not with its check (`checkers/registry.py`): they are part of the
+format of a run directory, to which its writers keep as well: `history.py`, `lists.py`, importers, and what collects
+tables from nodes. None of these needs a check. For the same reason the engine knows registers by name where it checks
+whether a history is well-formed: their operations share ids and processes with those on logs.
 
 Each table names its run in the footer: `squall.run_id`, as `history.parquet` does. A finding in the table of another
 run proves nothing about this one, however well the table fits. So a reader states which run it must belong to, and a
@@ -28,6 +33,14 @@ from typing import Final
 import pyarrow as pa
 
 from squall.results.history.ill_formed import IllFormedHistory
+from squall.results.history.operation_kinds import (
+    CONTROL_PLANE,
+    GROUPS,
+    LIST_APPEND,
+    REGISTERS,
+    REPLICAS,
+    TRANSACTIONAL_LOG,
+)
 from squall.results.history.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
 from squall.results.history.table_schemas import (
     CONTROL_SCHEMA,
@@ -39,15 +52,6 @@ from squall.results.history.table_schemas import (
     TRANSACTION_SCHEMA,
 )
 
-REGISTERS: Final = "registers"
-LIST_APPEND: Final = "list-append"
-TRANSACTIONAL_LOG: Final = "transactional-log"
-GROUPS: Final = "groups"
-REPLICAS: Final = "replicas"
-CONTROL_PLANE: Final = "control-plane"
-OF_NODES: Final = (REPLICAS, CONTROL_PLANE)
-"""The kinds that are no operations: a run collects them from its nodes."""
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -56,6 +60,8 @@ class Kind:
     file: str
     schema: pa.Schema
     optional: tuple[str, ...] = ()
+    remedy: str = "put back that of this run"
+    """What to do about the table of another run."""
 
     @property
     def required(self) -> list[str]:
@@ -65,18 +71,17 @@ class Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     REGISTERS: Kind("registers.parquet", REGISTER_SCHEMA),
-    LIST_APPEND: Kind("transactions.parquet", TRANSACTION_SCHEMA),
+    LIST_APPEND: Kind(
+        "transactions.parquet",
+        TRANSACTION_SCHEMA,
+        remedy="squall check regenerates it for the workload list-append; any other must be restored",
+    ),
     TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA, LOG_OPTIONAL),
     GROUPS: Kind("groups.parquet", GROUP_SCHEMA),
     REPLICAS: Kind("replicas.parquet", REPLICA_SCHEMA),
     CONTROL_PLANE: Kind("control-plane.parquet", CONTROL_SCHEMA),
 }
-
-
-_REMEDIES: Final[Mapping[str, str]] = {
-    LIST_APPEND: "squall check regenerates it for the workload list-append; any other must be restored",
-}
-"""What to do about the table of another run, if not just to restore that of this run."""
+"""By name, in the order in which tables are read and checked."""
 
 
 def write_kind(run_dir: Path, name: str, table: pa.Table, *, run_id: str) -> Path:
@@ -101,7 +106,7 @@ def foreign(path: Path, name: str, run_id: str) -> str | None:
     said = run_id_of(path, KINDS[name].required)
     if said == run_id:
         return None
-    remedy = _REMEDIES.get(name, "put back that of this run")
+    remedy = KINDS[name].remedy
     if said is None:
         problem = f"does not say of which run it is, and must say {run_id!r}"
         remedy = f"if it is of that run, write it with write_kind(..., run_id={run_id!r}); else {remedy}"

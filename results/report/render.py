@@ -10,7 +10,7 @@ import textwrap
 from typing import Final
 
 from squall.results.checkers.common.text import duration, grouped, several
-from squall.results.history.operation_tables import OF_NODES
+from squall.results.history.operation_kinds import OF_NODES
 from squall.results.verdict.further import ToldFurther
 from squall.results.verdict.verdict import Verdict
 from squall.results.witnesses.witness import Witness

@@ -27,11 +27,8 @@ from squall.results.report.render import MARKS, availability_text, summary
 from squall.results.report.tables import Series
 from squall.results.verdict.further import ToldFurther
 from squall.results.verdict.verdict import Verdict
-from squall.results.witnesses.cycle_diagram import cycle_diagram
 from squall.results.witnesses.diagram import witness_diagram
-from squall.results.witnesses.group import group_diagram
-from squall.results.witnesses.log import log_diagram
-from squall.results.witnesses.register_diagram import register_diagram
+from squall.results.witnesses.presentations import draw_facts
 from squall.results.witnesses.witness import Surroundings, Witness
 
 REPORT_FILE: Final = "report.html"
@@ -136,18 +133,7 @@ def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
 def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
     plugin = told.facts.plugin
     meaning = ANOMALIES[told.anomaly].meaning if plugin is None else plugin.meaning
-    return {"told": told, "meaning": meaning, "diagram": Markup(_further_diagram(told, around))}
-
-
-def _further_diagram(told: ToldFurther, around: Surroundings) -> str:
-    """Draw the operations; return an empty string for lists that contradict each other, which only words describe."""
-    if told.facts.register is not None:
-        return register_diagram(told.facts.register, around.origin, around.faults)
-    if told.facts.transactions is not None:
-        return cycle_diagram(told.facts.transactions, around.origin)
-    if told.facts.log is not None:
-        return log_diagram(told.facts.log, around)
-    return "" if told.facts.group is None else group_diagram(told.facts.group, around)
+    return {"told": told, "meaning": meaning, "diagram": Markup(draw_facts(told.facts, around))}
 
 
 def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from squall.results.checkers.log.partition import Task, check_table
 from squall.results.checkers.log.result import PartitionResult
 from squall.results.checkers.registers.check import check_registers
 from squall.results.checkers.registers.operations import RegisterOperation, register_table
+from squall.results.checkers.registry import LOG
 from squall.results.checkers.replicas.tables import control_table, replica_table
 from squall.results.checkers.transactions.list_append import check_list_append
 from squall.results.checkers.transactions.log_rules import check_transactional_log
@@ -59,7 +60,6 @@ from squall.results.synthetic.forge import ORIGIN, Forge, Forged, forge_run, row
 from squall.results.synthetic.forge_transactions import healthy_table, table_of
 from squall.results.synthetic.forge_wide import forge_wide
 
-LOG: Final = "log"
 LOG_PART: Final = 20_000
 """The most operations of a topic-partition; the processes of different topic-partitions are distinct."""
 WIDE_OPERATIONS: Final = 200_000

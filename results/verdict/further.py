@@ -13,22 +13,14 @@ from typing import Final
 import msgspec
 
 from squall.results.checkers.anomalies import ANOMALIES
-from squall.results.checkers.common.text import clock, grouped, several
-from squall.results.checkers.further import FURTHER_CHECKS, FurtherResult, FurtherWitness
-from squall.results.checkers.replicas.facts import ReplicaWitness
+from squall.results.checkers.common.text import grouped, several
+from squall.results.checkers.further import FurtherResult, FurtherWitness
+from squall.results.checkers.registry import FURTHER_CHECKS, KNOWN_CHECKS, LOG
 from squall.results.history.manifest import Manifest
-from squall.results.history.operation_tables import KINDS, OF_NODES
-from squall.results.witnesses.cycle import tell_transactions, title_of
-from squall.results.witnesses.group import group_title, tell_group
-from squall.results.witnesses.log import log_title, tell_log
-from squall.results.witnesses.register import tell_register
-from squall.results.witnesses.witness import Surroundings, WitnessLine, faults_between
+from squall.results.history.operation_kinds import OF_NODES
+from squall.results.witnesses.presentations import tell_facts
+from squall.results.witnesses.witness import Surroundings, WitnessLine
 
-LOG: Final = "log"
-"""The name of the check of logs among a manifest's `checks`."""
-KNOWN_CHECKS: Final = (LOG, "availability", *FURTHER_CHECKS)
-"""The names allowed among a manifest's `checks`."""
-MOST_FAULTS: Final = 3
 NOT_COLLECTED: Final = "nodes_not_collected"
 """Among a manifest's `options`: why a run has no tables of its nodes."""
 
@@ -124,51 +116,6 @@ def tell_further(results: Sequence[FurtherResult], around: Surroundings) -> tupl
 
 
 def _told(result: FurtherResult, facts: FurtherWitness, around: Surroundings) -> ToldFurther:
-    if facts.plugin is not None:
-        lines = tuple(WitnessLine(subject, text) for subject, text in facts.plugin.lines)
-        title = f"{result.check}: {facts.plugin.title}"
-        return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=facts.plugin.hint, facts=facts)
-    title, lines = _title_and_lines(result, facts, around)
-    return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=ANOMALIES[facts.anomaly].hint, facts=facts)
-
-
-def _title_and_lines(
-    result: FurtherResult, facts: FurtherWitness, around: Surroundings
-) -> tuple[str, tuple[WitnessLine, ...]]:
-    if facts.register is not None:
-        register = tell_register(facts.register, around.origin, around.faults)
-        return register.title, register.lines
-    if facts.transactions is not None:
-        title = f"{result.check}: {title_of(facts.transactions)}."
-        return title, (*tell_transactions(facts.transactions, around.origin), *_faults(facts, around))
-    if facts.replica is not None:
-        return _told_replica(facts.replica)
-    if facts.log is not None:
-        ids = [one.op_id for one in facts.log.transactions]
-        title, told = log_title(facts.log), tell_log(facts.log, around.origin)
-    else:
-        assert facts.group is not None
-        ids = [one.op_id for one in facts.group.operations]
-        title, told = group_title(facts.group), tell_group(facts.group, around.origin)
-    return title, (*told, *_faults(facts, around), _rows(result, ids))
-
-
-def _told_replica(witness: ReplicaWitness) -> tuple[str, tuple[WitnessLine, ...]]:
-    at = "" if witness.offset < 0 else f" at offset {grouped(witness.offset)}"
-    title = f"{witness.place}: {ANOMALIES[witness.anomaly].headline(1)}{at and ','}{at}."
-    rows = WitnessLine("rows", f"{witness.place}{at} in {witness.file}")
-    return title, (*(WitnessLine(subject, text) for subject, text in witness.evidence), rows)
-
-
-def _rows(result: FurtherResult, ids: Sequence[int]) -> WitnessLine:
-    """Where to look up the operations of the proof."""
-    return WitnessLine("rows", f"op_id {', '.join(map(str, ids))} in {KINDS[result.check].file}")
-
-
-def _faults(facts: FurtherWitness, around: Surroundings) -> tuple[WitnessLine, ...]:
-    return tuple(
-        WitnessLine(
-            "under fault", one.name, f"{clock(one.injected, around.origin, 1)} to {clock(one.healed, around.origin, 1)}"
-        )
-        for one in faults_between(around.faults, *facts.span)[:MOST_FAULTS]
-    )
+    title, lines = tell_facts(result.check, facts, around)
+    hint = ANOMALIES[facts.anomaly].hint if facts.plugin is None else facts.plugin.hint
+    return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=hint, facts=facts)

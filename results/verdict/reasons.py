@@ -11,9 +11,9 @@ from typing import Final
 
 from squall.results.checkers.common.text import duration, grouped, listed, several
 from squall.results.checkers.log.result import PartitionResult
+from squall.results.checkers.registry import LOG
 from squall.results.history.manifest import Manifest
 from squall.results.history.segments import FaultWindow
-from squall.results.verdict.further import LOG
 
 
 def reasons_of(

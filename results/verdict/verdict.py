@@ -24,6 +24,7 @@ import msgspec
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.checkers.common.tally import Tally
 from squall.results.checkers.further import FurtherResult
+from squall.results.checkers.log.anomalies import APPENDS, LOSSES, READS
 from squall.results.checkers.log.result import PartitionResult
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import PLUGINS, Expected, Manifest
@@ -37,19 +38,6 @@ from squall.results.witnesses.witness import Surroundings, Witness, tell
 
 VERDICT_FILE: Final = "verdict.json"
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 2}
-
-APPENDS: Final = (
-    "inconsistent_offset",
-    "duplicate",
-    "phantom",
-    "aborted_read",
-    "rt_order",
-    "future_read",
-    "stale_read",
-    "hw_regress",
-    "nonmonotonic_send",
-)
-READS: Final = ("int_poll_skip", "int_nonmonotonic", "poll_skip", "nonmonotonic_poll")
 
 REQUIRED: Final = "required, but not so"
 PROMISE: Final = "linearizable appends"
@@ -339,7 +327,7 @@ def _statements(
     return (
         Statement(PROMISE, holds(APPENDS, acknowledged > 0 and records > 0)),
         Statement("gap-free reads", holds(READS, records > 0)),
-        Statement(kept, holds(("lost_write",), finished and acknowledged > 0)),
+        Statement(kept, holds(LOSSES, finished and acknowledged > 0)),
     )
 
 

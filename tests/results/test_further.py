@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.scenario.suite import CHECKS
 from squall.results.check import check_run, verdict_of
 from squall.results.checkers.engine.engines import InProcess
-from squall.results.checkers.further import FURTHER_CHECKS, check_further
+from squall.results.checkers.further import check_further
 from squall.results.checkers.groups.rules import JOIN
 from squall.results.history.history import History, close_history
 from squall.results.history.ill_formed import IllFormedHistory
@@ -32,7 +31,6 @@ from squall.results.report.report import REPORT_FILE
 from squall.results.synthetic.forge import ORIGIN, Forged, forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES
 from squall.results.synthetic.forge_groups import group_table
-from squall.results.verdict.further import KNOWN_CHECKS
 from squall.results.verdict.verdict import Verdict
 
 Rows = Sequence[RegisterInvocation | RegisterCompletion]
@@ -291,11 +289,6 @@ def test_a_group_whose_joins_do_not_tell_their_generation_is_not_valid() -> None
     result = check_further(GROUPS, group_table(silent), {})
     assert (result.holds, result.anomalies) == (None, {})
     assert "group 1: no acknowledged join has a generation" in result.undecided[0]
-
-
-def test_suites_may_name_every_check_and_every_check_has_its_table() -> None:
-    assert set(FURTHER_CHECKS) == set(KINDS)
-    assert set(CHECKS) == set(KNOWN_CHECKS) == {"log", "availability", *KINDS}
 
 
 @pytest.mark.parametrize("checks", [(REGISTERS,), (REGISTERS, "availability")])

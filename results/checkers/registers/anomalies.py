@@ -1,4 +1,4 @@
-"""The names of the anomalies of registers; those of logs are in `checkers/anomalies.py`."""
+"""The names of the anomalies of registers; those of logs are in `checkers/log/anomalies.py`."""
 
 from __future__ import annotations
 

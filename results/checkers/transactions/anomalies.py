@@ -1,4 +1,4 @@
-"""The anomalies of transactions and of consumer groups; `results/checkers/anomalies.py` lists all anomalies.
+"""The anomalies of transactions; `results/checkers/anomalies.py` lists all anomalies.
 
 The names of cycles are Adya's and Elle's. A cycle is named by the least that it needs: dependencies alone, or the order
 within a process as well (`-process`), or real time as well (`-realtime`).
@@ -51,7 +51,7 @@ CYCLES: Final = tuple(
 )
 """By severity: the first in this list that explains a group of transactions is its name."""
 
-LIST_APPEND: Final = (
+LIST_ANOMALIES: Final = (
     Anomaly(
         "G1a",
         "a committed transaction read an element whose transaction was aborted",
@@ -96,7 +96,7 @@ LIST_APPEND: Final = (
     ),
 )
 
-TRANSACTIONAL_LOG: Final = (
+TRANSACTIONAL_LOG_ANOMALIES: Final = (
     Anomaly(
         "precommitted_read",
         "a transaction read its own record before it was committed",
@@ -105,50 +105,3 @@ TRANSACTIONAL_LOG: Final = (
         "a last stable offset that does not wait for open transactions",
     ),
 )
-
-GROUPS: Final = (
-    Anomaly(
-        "stale_commit",
-        "a group received a position that a later commit had already replaced",
-        "a group received a position that had been replaced",
-        "times a group received a position that had been replaced",
-        "a group coordinator that lost commits, or answered before it had loaded them all",
-    ),
-    Anomaly(
-        "phantom_commit",
-        "a group received a position that was never committed",
-        "a group received a position that was never committed",
-        "times a group received positions that were never committed",
-        "commits of another group or topic-partition, or a refused commit that was stored all the same",
-    ),
-    Anomaly(
-        "double_assignment",
-        "a topic-partition belonged to two members of a group in the same generation",
-        "a topic-partition belonged to two members in the same generation",
-        "topic-partitions belonged to two members in the same generation",
-        "the assignor, or a coordinator that gave two groups of members the same generation",
-    ),
-    Anomaly(
-        "generation_regress",
-        "a member joined a generation older than one that was complete before its request",
-        "a member joined a generation older than one complete before",
-        "times a member joined a generation older than one complete before",
-        "a coordinator that forgot the group's generation in a failover",
-    ),
-    Anomaly(
-        "zombie_commit",
-        "a commit of an older generation was accepted after a newer one was complete",
-        "a commit of an older generation was accepted",
-        "commits of older generations were accepted",
-        "generations are not checked when positions are committed",
-    ),
-    Anomaly(
-        "commit_ahead",
-        "a group's position passes a record that none of its members had been given",
-        "a group's position passes a record that no member was given",
-        "records were passed by their group's position and given to no member",
-        "positions that are committed before delivery, or a reset to the log's end",
-    ),
-)
-
-TRANSACTION_ANOMALIES: Final = (*CYCLES, *LIST_APPEND, *TRANSACTIONAL_LOG, *GROUPS)

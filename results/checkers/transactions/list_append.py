@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checkers.kernels.operations import FAIL, INFO, NEVER, OK
-from squall.results.checkers.transactions.anomalies import CYCLES, LIST_APPEND
+from squall.results.checkers.transactions.anomalies import CYCLES, LIST_ANOMALIES
 from squall.results.checkers.transactions.columns import Transactions, UnusableTransactions
 from squall.results.checkers.transactions.cycles import Cycle, find_cycles
 from squall.results.checkers.transactions.dependencies import PROCESS, RW, WR, WW, dependencies
@@ -38,7 +38,7 @@ _TYPES: Final = {OK: "ok", FAIL: "fail", INFO: "info"}
 
 Name = Literal["valid", "invalid", "unknown"]
 
-_LISTS: Final = tuple(one.name for one in LIST_APPEND)
+_LISTS: Final = tuple(one.name for one in LIST_ANOMALIES)
 _NAMES: Final = tuple(one.name for one in CYCLES)
 MODELS: Final[dict[str, frozenset[str]]] = {
     "read-committed": frozenset((*_LISTS, *_NAMES[:2])),

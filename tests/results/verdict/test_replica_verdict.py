@@ -13,7 +13,8 @@ from squall.results.checkers.engine.engines import Engine, InProcess
 from squall.results.checkers.engine.spark import SparkEngine
 from squall.results.checkers.replicas.tables import control_table, replica_table
 from squall.results.history.manifest import Manifest
-from squall.results.history.operation_tables import CONTROL_PLANE, OF_NODES, REPLICAS, write_kind
+from squall.results.history.operation_kinds import OF_NODES
+from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, write_kind
 from squall.results.report.render import plain, verdict_lines
 from squall.results.report.report import REPORT_FILE
 from squall.results.synthetic.forge import forge_run, healthy

@@ -12,12 +12,12 @@ import pytest
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.checkers.further import FurtherResult, check_further
+from squall.results.checkers.groups.anomalies import GROUP_ANOMALIES
 from squall.results.checkers.groups.rules import COMMIT, JOIN, NOWHERE, POLL, POSITION
 from squall.results.checkers.kernels.operations import INFO, OK
 from squall.results.checkers.log.result import Delivered as DeliveredRun
 from squall.results.checkers.log.result import OperationFacts, WitnessFacts
-from squall.results.checkers.transactions.anomalies import GROUPS as GROUP_ANOMALIES
-from squall.results.checkers.transactions.anomalies import TRANSACTIONAL_LOG as LOG_ANOMALIES
+from squall.results.checkers.transactions.anomalies import TRANSACTIONAL_LOG_ANOMALIES
 from squall.results.history.operation_tables import GROUPS, TRANSACTIONAL_LOG
 from squall.results.history.segments import FaultWindow
 from squall.results.report.render import plain, verdict_lines
@@ -124,7 +124,7 @@ def test_every_injection_has_a_picture_with_all_its_operations(kind: str, case: 
 
 def test_every_anomaly_of_both_kinds_has_a_sentence() -> None:
     shown = {case.anomaly for _, case in CASES if case.name in SENTENCES}
-    assert {one.name for one in (*GROUP_ANOMALIES, *LOG_ANOMALIES)} <= shown
+    assert {one.name for one in (*GROUP_ANOMALIES, *TRANSACTIONAL_LOG_ANOMALIES)} <= shown
     assert set(SENTENCES) == set(NAMES)
 
 
