@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,8 @@ from typing import Final
 
 import psutil
 import pyspark
+
+from tests.waiting import wait_until
 
 LOOPBACK: Final = "127.0.0.1"
 MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -85,12 +86,15 @@ def _started(log: Path, program: str, *words: str) -> subprocess.Popen[bytes]:
 
 
 def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
-    end = time.monotonic() + START_SECONDS
-    while (found := re.search(pattern, log.read_text())) is None:
-        assert process.poll() is None, f"{log.name}: it ended\n{log.read_text()}"
-        assert time.monotonic() < end, f"{log.name}: not within {START_SECONDS:g} s\n{log.read_text()}"
-        time.sleep(0.05)
-    return found[1]
+    def found() -> re.Match[str] | None:
+        if (match := re.search(pattern, log.read_text())) is None:
+            assert process.poll() is None, f"{log.name}: it ended\n{log.read_text()}"
+        return match
+
+    wait_until(found, lambda: f"{log.name} says {pattern}\n{log.read_text()}", START_SECONDS, every=0.05)
+    said = found()
+    assert said is not None
+    return said[1]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -276,6 +276,70 @@ def test_every_module_says_what_it_is(room: str) -> None:
     assert not silent, f"modules without a docstring: {silent}"
 
 
+LONGEST_UNEXPLAINED_SLEEP_S = 0.02
+"""Sleeps up to this are taken for the interval of a poll."""
+
+
+REASON = re.compile(r"  # (?!noqa|type: ignore)")
+VIRTUAL_TIME = re.compile(r"^from squall\.harness\.simulation\.\S+ import .*\bKernel\b", re.MULTILINE)
+"""In a module with this import, coroutines run on the simulation's event loop, where no sleep takes time."""
+
+
+def unexplained_sleeps(source: str) -> Iterator[int]:
+    """The lines of sleeps in real time that are longer and have no comment beside or directly above them.
+
+    Each call of `time.sleep` and `asyncio.sleep` counts whose argument is not a constant that small. In a polling loop
+    that a `while` with an `assert`, a `raise` or a `return` ends, a constant may be up to a tenth of a second.
+    """
+    tree, lines = ast.parse(source), source.splitlines()
+    sleeps = {"time.sleep", "sleep"} if VIRTUAL_TIME.search(source) else {"time.sleep", "sleep", "asyncio.sleep"}
+    polled = {
+        id(call)
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.While)
+        if any(isinstance(item, ast.Assert | ast.Raise | ast.Return) for item in ast.walk(loop))
+        for call in ast.walk(loop)
+    }
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func) in sleeps):
+            continue
+        longest = 0.1 if id(call) in polled else LONGEST_UNEXPLAINED_SLEEP_S
+        seconds = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        if isinstance(seconds, int | float) and seconds <= longest:
+            continue
+        above = lines[call.lineno - 2].strip() if call.lineno > 1 else ""
+        beside = "\n".join(lines[call.lineno - 1 : call.end_lineno])
+        if not (above.startswith("#") or REASON.search(beside)):
+            yield call.lineno
+
+
+def test_tests_wait_for_conditions_and_give_reasons_for_times() -> None:
+    """CONTRIBUTING.md: a test that waits for a time says why. `tests.waiting` waits for conditions."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    wrong = [place(path, line) for path in paths for line in unexplained_sleeps(path.read_text())]
+    assert not wrong, "a wait for a time and no comment that says why: " + ", ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("time.sleep(0.5)", [1]),
+        ("def f():\n    await asyncio.sleep(PAUSE_S)", [2]),
+        ("time.sleep(rng.random())", [1]),
+        ("x = 1  # a remark on something else\ntime.sleep(1)", [2]),
+        ("while True:\n    time.sleep(0.5)\n    assert not late()", [2]),
+        ("while True:\n    time.sleep(0.1)\n    assert not late()", []),
+        ("# The rate is measured over this time.\ntime.sleep(1)", []),
+        ("time.sleep(1)  # the rate is measured", []),
+        ("time.sleep(1)  # noqa: X1", [1]),
+        ("from squall.harness.simulation.world.kernel import Kernel\nasyncio.sleep(9)\ntime.sleep(9)", [3]),
+        ("await_sleep(); asyncio.sleep(0); time.sleep(0.01); world.time.sleep(8)", []),
+    ],
+)
+def test_an_unexplained_sleep_is_found_and_its_neighbours_are_not(source: str, found: list[int]) -> None:
+    assert list(unexplained_sleeps(source)) == found
+
+
 def test_requirement_ids_quoted_in_the_code_are_explained() -> None:
     known = set(re.findall(r"\b[A-Z]{2}-\d{2}\b", (ROOT / "docs" / "requirements.md").read_text()))
     quoted: dict[str, str] = {}

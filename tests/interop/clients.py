@@ -26,6 +26,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.records import Delivered, Record
+from tests.waiting import wait_until
 
 CODECS = ("none", "gzip", "lz4", "zstd")
 DEADLINE_S = 20.0
@@ -144,10 +145,11 @@ class ConfluentKafka(ClientLibrary):
 
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
         """A topic exists when its creation is answered; a broker asked for it knows it a moment later."""
-        deadline = time.monotonic() + DEADLINE_S
-        while sum(one.leader > 0 for one in self.partitions(topic).values()) < partitions:
-            assert time.monotonic() < deadline, f"{topic} has no leaders for {partitions} topic-partitions"
-            time.sleep(0.02)
+
+        def led() -> int:
+            return sum(one.leader > 0 for one in self.partitions(topic).values())
+
+        wait_until(lambda: led() >= partitions, f"{topic} has leaders for {partitions} topic-partitions", DEADLINE_S)
 
     def brokers(self) -> dict[int, int]:
         return {one.id: one.port for one in self.admin().list_topics(timeout=DEADLINE_S).brokers.values()}

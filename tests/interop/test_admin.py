@@ -26,6 +26,7 @@ from kafka.admin import ConfigResourceType as KafkaPythonResourceType
 from tests.clusters import Cluster
 from tests.interop.clients import DEADLINE_S, Aiokafka, ConfluentKafka, KafkaPython
 from tests.interop.records import sample
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("interop")
 
@@ -33,10 +34,7 @@ SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
 
 
 def await_that(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.02)
+    wait_until(holds, what, DEADLINE_S, every=0.02)
 
 
 async def await_soon(what: str, holds: Callable[[], Awaitable[bool]]) -> None:

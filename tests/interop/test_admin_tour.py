@@ -26,6 +26,7 @@ from squall.harness.cli.main import status_of
 from tests.clusters import Cluster
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 from tests.interop.records import sample
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("interop")
 Partitions = dict[int, tuple[int, frozenset[int], frozenset[int]]]
@@ -126,10 +127,7 @@ def placed(topic: str, partition: int, replicas: set[int], leader: int | None = 
 
 
 def await_that(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
+    wait_until(holds, what, DEADLINE_S, every=0.02)
 
 
 # -- confluent-kafka -----------------------------------------------------------------------------------------------

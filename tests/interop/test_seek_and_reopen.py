@@ -142,6 +142,7 @@ def test_a_producer_is_reopened_with_sends_under_way(library: Library, bootstrap
             told.append(await client.invoke(asking(SEND, topic, len(told))))
             values = range(len(told), len(told) + UNDER_WAY)
             under_way = [asyncio.ensure_future(client.invoke(asking(SEND, topic, value))) for value in values]
+            # The moment is what differs: before, while and after the records are sent.
             await asyncio.sleep(pause)
             reopened = await client.invoke(asking(REOPEN, topic))
             assert (reopened.type, reopened.client) == (OK, 10_003 + round * 10_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ import pytest
 from squall.harness.lab.lab import lab_status
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("power-loss")]
 
@@ -60,9 +60,7 @@ def test_what_is_only_claimed_is_not_verified_and_stops_nothing(squall: CommandL
 def test_interrupted_it_heals_tells_what_was_done_and_leaves_no_lab(squall: CommandLine) -> None:
     running = squall.start("faults", "--verify", "--lab", "--only", "1", "--only", "3", "--only", "14")
     told = squall.directory / "said.txt"
-    end = time.monotonic() + PATIENCE_SECONDS
-    while "row 1 " not in told.read_text() and time.monotonic() < end:
-        time.sleep(0.1)
+    wait_until(lambda: "row 1 " in told.read_text(), told.read_text, PATIENCE_SECONDS)
     own = labs_of(running)
     assert own
     running.send_signal(signal.SIGINT)

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.cli import bench
 from squall.harness.cli.main import status_of
+from tests.waiting import wait_until
 
 SUITE = """\
 scenario: small
@@ -41,10 +41,12 @@ def test_a_simulation_sums_up_the_seeds_that_ended(number: signal.Signals, proce
         start_new_session=True,  # a group of its own, all of which a terminal would interrupt
     )
     try:
-        until = time.monotonic() + 60
-        while len(list((squall.directory / "kept").glob("*"))) < 4:
-            assert time.monotonic() < until and process.poll() is None
-            time.sleep(0.05)
+
+        def four_kept() -> bool:
+            assert process.poll() is None, "it ended by itself"
+            return len(list((squall.directory / "kept").glob("*"))) >= 4
+
+        wait_until(four_kept, "four seeds are kept", timeout=60)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         out, err = process.communicate(timeout=30)
     finally:

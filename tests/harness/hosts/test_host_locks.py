@@ -19,6 +19,7 @@ from squall.harness.hosts import host_locks
 from squall.harness.hosts.host_locks import HeldLock, HostLocks, HostsInUse, LockLost, owners_of
 from squall.harness.lab.lab import Lab, lab_down, lab_up
 from tests.labs import need_lab
+from tests.waiting import soon
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("host-locks")]
 
@@ -171,9 +172,8 @@ def test_waiting_ends_when_the_hosts_are_given_back(
 
     async def both() -> None:
         taking = asyncio.create_task(ours.locks.take(ours.lab.inventory(), ours.lab.network, "r"))
-        while not ours.said:
-            assert not taking.done()
-            await asyncio.sleep(0.01)
+        await soon(lambda: ours.said or taking.done(), "it says that it waits")
+        assert not taking.done()
         holder.kill()
         await taking
 
@@ -200,7 +200,7 @@ def test_work_ends_when_a_host_is_lost(
 
     async def work() -> None:
         try:
-            await asyncio.sleep(PATIENCE_SECONDS)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.append(True)
             raise

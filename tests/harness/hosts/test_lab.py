@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
@@ -31,6 +31,7 @@ from squall.harness.lab.lab import (
     remove_leftovers,
     state_root,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -44,15 +45,6 @@ def own_lab(lab: Lab) -> Iterator[Lab]:
         yield lab_up(1, 1, name=NAME)
     finally:
         lab_down(NAME)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def children(pid: int) -> list[int]:
@@ -172,14 +164,14 @@ def test_kill_minus_9_of_the_supervisor_leaves_no_process_no_namespace_no_mount(
         spaces = namespaces(pids) - namespaces([os.getpid()])
         assert len(pids) >= 7 and len(spaces) >= 9
         os.kill(own_lab.supervisor, signal.SIGKILL)
-        assert wait_until(lambda: is_gone([own_lab.supervisor, *pids], spaces))
+        wait_until(lambda: is_gone([own_lab.supervisor, *pids], spaces), "all of the lab is gone", timeout=5)
     assert machine_view() == before
     assert find_lab(NAME) is None
 
 
 def test_directories_of_a_killed_lab_are_removed_when_the_next_one_comes_up(own_lab: Lab) -> None:
     os.kill(own_lab.supervisor, signal.SIGKILL)
-    assert wait_until(lambda: not own_lab.is_alive())
+    wait_until(lambda: not own_lab.is_alive(), "the lab is down", timeout=5)
     assert own_lab.data.exists()
     lab_up(1, 1, name=f"{NAME}-next")
     try:
@@ -200,7 +192,7 @@ def test_a_private_lab_dies_with_its_owner(lab: Lab) -> None:
         assert len(pids) >= 6
         owner.kill()
     try:
-        assert wait_until(lambda: is_gone(pids, set()))
+        wait_until(lambda: is_gone(pids, set()), "all of the lab is gone", timeout=5)
     finally:
         lab_down(name)
 
@@ -237,7 +229,7 @@ def test_of_two_that_bring_up_one_lab_at_once_one_has_it_and_the_other_leaves_it
         assert find_lab(name) == up[0]
         assert lab_status_of(name) == {"c1": True, "b1": True}
         os.kill(up[0].supervisor, signal.SIGKILL)
-        assert wait_until(lambda lab=up[0]: not lab.is_alive())  # type: ignore[misc]
+        wait_until(lambda lab=up[0]: not lab.is_alive(), "the lab is down", timeout=5)  # type: ignore[misc]
     remove_leftovers()
 
 

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from squall.harness.hosts.network import process_started
 from squall.harness.lab.process_reaper import at_home, descendants, end_all, end_all_at_home
+from tests.waiting import wait_until
 
 SECONDS = 10.0
 
@@ -80,8 +80,6 @@ def test_a_corpse_is_no_descendant() -> None:
 def sleeper(home: str) -> subprocess.Popen[bytes]:
     """One whose HOME that is. It is so only once it has become another program."""
     process = subprocess.Popen(["sleep", "1000"], env={"HOME": home})
-    deadline = time.monotonic() + SECONDS
-    while home.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    environment = Path(f"/proc/{process.pid}/environ")
+    wait_until(lambda: home.encode() in environment.read_bytes(), "it has become another program", SECONDS)
     return process

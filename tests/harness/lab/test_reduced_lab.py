@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +47,7 @@ from tests.harness.lab.ordinary_user import (
     ordinary_user,
     processes_of_user,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -232,10 +232,12 @@ def supervisor_and_holder() -> list[psutil.Process]:
 
 
 def await_nobody() -> None:
-    deadline = time.monotonic() + GONE_SECONDS
-    while processes_of_user():
-        assert time.monotonic() < deadline, [one.cmdline() for one in processes_of_user()]
-        time.sleep(0.02)
+    wait_until(
+        lambda: not processes_of_user(),
+        lambda: [one.cmdline() for one in processes_of_user()],
+        GONE_SECONDS,
+        every=0.02,
+    )
 
 
 # --- Who gets one, and what he is told -----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import pytest
 from squall.harness.hosts.network import process_started
 from squall.harness.lab.process_reaper import descendants, end_all, end_all_at_home
 from squall.harness.lab.reduced_lab import free_net
+from tests.waiting import wait_until
 
 SECONDS = 20.0
 PORT = 2222
@@ -100,11 +101,11 @@ def running(place: Path, owner: int | None = None) -> Iterator[Running]:
 
 
 def await_gone(pids: list[int], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while left := [pid for pid in pids if process_started(pid) is not None]:
+    def left() -> list[int]:
         process.poll()
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
+        return [pid for pid in pids if process_started(pid) is not None]
+
+    wait_until(lambda: not left(), left, SECONDS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.harness.lab.ordinary_user import (
     ordinary_user,
     processes_of_user,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -87,10 +87,7 @@ def test_the_supervisors_death_leaves_no_process_and_the_next_lab_no_file(user: 
     everybody = processes_of_user()
     (supervisor,) = [one for one in everybody if one.ppid() not in {other.pid for other in everybody}]
     supervisor.kill()
-    deadline = time.monotonic() + 5
-    while processes_of_user():
-        assert time.monotonic() < deadline, processes_of_user()
-        time.sleep(0.02)
+    wait_until(lambda: not processes_of_user(), processes_of_user, timeout=5, every=0.02)
     assert "none is up" in user.squall("lab", "status").stdout
     user.squall("lab", "up", "--controllers", "1", "--brokers", "1", "--name", "next")
     assert len(directories_of_user()) == 1

@@ -25,6 +25,7 @@ from squall.harness.load.worker import WorkerSpec
 from squall.harness.scenario.inventory import HostSpec
 from squall.results.history.segments import HistoryWriter, SegmentHeader, read_segment, segment_path
 from tests.labs import need_lab
+from tests.waiting import wait_until
 
 NAME = f"remote-load-{os.getpid()}"
 PATIENCE_SECONDS = 30.0
@@ -136,10 +137,7 @@ def worker_ids(load1: Remote) -> list[int]:
 
 
 def await_that(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:g} s: {what}"
-        time.sleep(0.1)
+    wait_until(condition, what, PATIENCE_SECONDS, every=0.05)
 
 
 def begun(squall: Any, lab: Lab, load1: Remote) -> tuple[subprocess.Popen[str], str]:

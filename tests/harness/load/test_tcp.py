@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from squall.harness.load.tcp import SocketsHere, TcpConnector, TcpStream
+from tests.waiting import soon
 
 LARGE = bytes(64 << 20)
 
@@ -32,7 +33,8 @@ async def received_of(end: str) -> int:
         assert isinstance(stream, TcpStream)
         stream.listen(lambda frame: None, lambda reason: None)
         sending = asyncio.ensure_future(stream.send(LARGE))
-        await asyncio.sleep(0.1)
+        unsent = stream.writer.transport.get_write_buffer_size
+        await soon(lambda: 0 < unsent() < len(LARGE), "a part of the frame is sent")
         getattr(stream, end)()
         ended.set()
         await asyncio.wait_for(sending, 10)

@@ -13,13 +13,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from squall.harness.load.load import start_local_workers
 from squall.results.check import verdict_of
 from squall.results.history.manifest import Manifest, TopicFacts
+from squall.results.history.rows import CompletionRow, RegisterCompletion
+from squall.results.history.segments import read_segment, segment_path
 from squall.results.verdict.verdict import Verdict
 from squall.workloads.core.latency import SendLatencies
 from tests.clusters import Cluster
+from tests.waiting import soon
 
 Bootstrap = list[tuple[str, int]]
 PARTITIONS = 2
-LOAD_SECONDS = 2.0
+WORKERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +38,11 @@ def brokers() -> Iterator[Bootstrap]:
 
 
 async def loaded(
-    directory: Path, brokers: Bootstrap, topic: str, workload: dict[str, Any]
+    directory: Path, brokers: Bootstrap, topic: str, workload: dict[str, Any], operations: int = 240
 ) -> tuple[list[dict[str, Any]], SendLatencies]:
     """The states of the final reads, and the latencies, of a load by two workers."""
     workers = await start_local_workers(
-        2,
+        WORKERS,
         prefix=[],
         directory=directory,
         run_id="test",
@@ -50,13 +53,20 @@ async def loaded(
     try:
         await workers.open()
         await workers.load()
-        await asyncio.sleep(LOAD_SECONDS)
+        await soon(lambda: completed(directory) >= operations, f"{operations} operations are completed", 30)
         await workers.stop()
         reads = await workers.final(20)
         await workers.close()
         return reads, workers.latencies
     finally:
         await workers.end()
+
+
+def completed(directory: Path) -> int:
+    """Completions in the segments of all workers."""
+    segments = [segment_path(directory, number) for number in range(WORKERS)]
+    rows = [row for one in segments if one.exists() for _, row in read_segment(one)[1]]
+    return sum(isinstance(row, CompletionRow | RegisterCompletion) for row in rows)
 
 
 def judged(directory: Path, topic: str, check: str = "log") -> Verdict:
@@ -104,7 +114,7 @@ def test_a_bench_tells_both_latencies_of_all_its_workers(tmp_path: Path, brokers
 
 def test_topics_and_their_configuration_are_one_history(tmp_path: Path, brokers: Bootstrap) -> None:
     workload = {"name": "metadata", "lanes": 2, "rate": "60/s"}
-    reads, _ = asyncio.run(loaded(tmp_path, brokers, "cut", workload))
+    reads, _ = asyncio.run(loaded(tmp_path, brokers, "cut", workload, operations=120))
     assert [read["complete"] for read in reads] == [True, True]
     verdict = judged(tmp_path, "cut", "registers")
     assert (verdict.verdict, verdict.reasons) == ("valid", ())

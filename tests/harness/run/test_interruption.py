@@ -29,6 +29,7 @@ from squall.harness.lab.lab import Lab, find_lab, lab_down, lab_up, remove_lefto
 from squall.nemesis.core.evidence import reach_matrix
 from squall.nemesis.runner import Patience
 from tests.labs import need_lab
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("interruption")]
 
@@ -113,11 +114,13 @@ def window(directory: Path) -> dict[str, Any]:
 
 
 def await_true(condition: Callable[[], bool], what: str, running: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS:g} s"
+    def holds() -> bool:
+        if condition():
+            return True
         assert running is None or running.poll() is None, f"{what}: the run ended before, with {running.returncode}"
-        time.sleep(0.02)  # what is waited for happens in other processes
+        return False
+
+    wait_until(holds, what, PATIENCE_SECONDS, every=0.02)
 
 
 def load_workers(running: subprocess.Popen[str]) -> list[psutil.Process]:

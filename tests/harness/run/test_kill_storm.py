@@ -36,6 +36,7 @@ from tests.harness.run import kill_storm
 from tests.harness.run.kill_storm import Sight
 from tests.harness.run.storm_deadlines import LONGEST_S, Deadlines, Lateness
 from tests.labs import need_lab
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("kill-storm")]
 
@@ -121,11 +122,13 @@ class Storm:
     def strike(self) -> list[str]:
         """Strike one or more of them, at a random moment; the control process in the end in any case."""
         victims = list(self.victims) or self.rng.sample(VICTIMS, self.rng.randint(1, MOST_VICTIMS))
-        time.sleep(self.rng.uniform(0, LONGEST_S))  # the moment is the point
+        # The moment of the strike is random on purpose.
+        time.sleep(self.rng.uniform(0, LONGEST_S))
         assert self._process.poll() is None, "the control process ended before anybody touched it or what it works with"
         for victim in victims:
             getattr(self, f"_strike_{victim.replace(' ', '_')}")()
         if "control process" not in victims:
+            # So is that of the death of the control process.
             time.sleep(self.rng.uniform(0, 1))
             self._strike_control_process()
         return victims
@@ -239,7 +242,8 @@ def leftovers(lab: Lab, before: dict[str, Sight], deadlines: Deadlines) -> list[
             return [*late, *found]
         if not found or time.monotonic() > deadlines.last + GONE_S:
             return found
-        time.sleep(0.2)  # what is waited for happens on the hosts
+        # Polling, over SSH to every host.
+        time.sleep(0.2)
 
 
 def _is_a_mark(line: str) -> bool:
@@ -306,6 +310,7 @@ def _at_rest(lab: Lab) -> dict[str, Sight]:
         if not busy:
             return found
         assert time.monotonic() < deadline, f"agents or keepers do not go: {busy}"
+        # Polling, over SSH to every host.
         time.sleep(0.2)
 
 
@@ -329,10 +334,11 @@ def test_with_the_supervisor_killed_no_namespace_is_left() -> None:
         namespaces = {_namespace(one.pid) for one in inside} - {own}
         assert len(namespaces) >= len(lab.hosts)
         psutil.Process(lab.supervisor).kill()
-        deadline = time.monotonic() + START_S
-        while namespaces & {_namespace(pid) for pid in psutil.pids()}:
-            assert time.monotonic() < deadline, "a process is still in a namespace of the lab"
-            time.sleep(0.05)
+        wait_until(
+            lambda: not namespaces & {_namespace(pid) for pid in psutil.pids()},
+            "no process is in a namespace of the lab",
+            START_S,
+        )
         print(f"{len(namespaces)} network namespaces before, 0 after")
     finally:
         lab_down(name)

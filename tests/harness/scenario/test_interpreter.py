@@ -133,7 +133,7 @@ def test_a_client_that_raises_leaves_the_operation_indeterminate() -> None:
 
 def test_operations_still_open_after_the_drain_stay_open_in_the_history() -> None:
     async def never(operation: Operation) -> Completion:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
         return Completion(OK)
 
     async def scenario() -> list[Event]:
@@ -207,6 +207,7 @@ def test_no_client_acts_before_its_invocation_would_survive_the_death_of_the_pro
         written = {row.value for _, row in read_segment(segment_path(tmp_path, 0))[1] if isinstance(row, InvocationRow)}
         if operation.value not in written:
             missing.append(operation)
+        # Threads whose operations take none, one or two milliseconds.
         await asyncio.sleep(0.001 * (operation.thread % 3))
         return Completion(OK)
 

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from squall.harness.hosts.deploy import AGENT, add_agent
+from tests.waiting import wait_until
 
 AGENT_DIRECTORY = Path(__file__).resolve().parents[3] / "nemesis" / "agent"
 PROBE_PORT = 17465
@@ -105,7 +106,7 @@ class RunningAgent:
         """The keeper and its sentries, so that nothing but what the test is about is left to end a fault."""
         for pid in (*self.sentry_pids(), self.keeper_pid(), *self.sentry_pids()):
             kill_quietly(pid)
-        eventually(lambda: not self.keeper_lives(), "the keeper is dead")
+        wait_until(lambda: not self.keeper_lives(), "the keeper is dead")
 
     def keeper_lives(self) -> bool:
         with open(self.state / "keeper.lock", "a") as file:
@@ -114,6 +115,28 @@ class RunningAgent:
             except BlockingIOError:
                 return True
         return False
+
+    def await_due(self, id: str) -> float:
+        """Wait until the open fault's time to live is over; returns when that was, by `time.monotonic`."""
+        (path,) = (self.state / "journal").glob(f"*{id}*.json")
+        deadline: float = json.loads(path.read_text())["deadline"]
+        wait_until(lambda: time.monotonic() >= deadline, f"{id} is due", timeout=60)
+        return deadline
+
+    def await_keeper(self, turns: int = 1, after: float = 0.0) -> None:
+        """Wait until the keeper has completed as many turns that began from now on (from `after` seconds from now on).
+
+        Faults that change nothing show it: only the keeper ends them. One that was opened after another had ended
+        ends in a later turn.
+        """
+        for number in range(turns + 1):
+            id = f"turn{number}"
+            self.call("host.command", id=id, inject="true", heal="true", ttl=max(0.05, after))
+            wait_until(lambda id=id: not self.has_open(id), f"the keeper has ended {id}")  # type: ignore[misc]
+            after = 0.0
+
+    def has_open(self, id: str) -> bool:
+        return any(entry["id"] == id for entry in self.call("journal")["entries"])
 
     def clean_up(self) -> None:
         self.kill()
@@ -128,15 +151,6 @@ class RunningAgent:
 def kill_quietly(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def eventually(holds: Callable[[], bool], what: str, timeout: float = 10.0) -> float:
-    """Waits until it holds; how long that took."""
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < timeout, f"not within {timeout} s: {what}"
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 @pytest.fixture(scope="session")
@@ -206,9 +220,9 @@ def refused() -> type[Refused]:
     return Refused
 
 
-@pytest.fixture
-def wait_until() -> Callable[..., float]:
-    return eventually
+@pytest.fixture(name="wait_until")
+def _wait_until() -> Callable[..., float]:
+    return wait_until
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.server.deferred_closer import LARGE_BYTES, DeferredCloser
 from squall.nodes.server.disk import IOV_MAX, RealDisk
 from squall.nodes.storage.log import Log, LogConfig
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -125,10 +125,7 @@ def test_large_files_are_gone_by_name_at_once_and_soon_by_content(disk: RealDisk
     disk.remove("3.log")
     disk.remove_tree("topic-0")
     assert list((tmp_path / "data").rglob("*")) == []
-    deadline = time.monotonic() + 10
-    while any(str(tmp_path) in one for one in held_files()):
-        assert time.monotonic() < deadline, held_files()
-        time.sleep(0.001)
+    wait_until(lambda: not any(str(tmp_path) in one for one in held_files()), held_files, every=0.001)
 
 
 def test_what_is_small_absent_or_more_than_may_be_held_is_not_held(tmp_path: Path) -> None:

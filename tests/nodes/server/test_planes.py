@@ -104,13 +104,16 @@ def test_the_data_plane_goes_on_without_controllers_until_the_isr_would_have_to_
         with steady_load(cluster, "steady") as load:
             cluster.wait_for("the first acknowledgement", lambda: load.acknowledged)
             began = time.monotonic()
+            # A rate is measured over this time.
             time.sleep(BASELINE_S)
             dark = time.monotonic()
             for node in cluster.controllers:
                 node.kill()
+            # So is the rate without controllers.
             time.sleep(min(blackout_s, KILL_AT_MOST_AFTER_S))
             killed = time.monotonic()
             cluster.nodes[3].kill()
+            # During which nothing may be acknowledged.
             time.sleep(max(STALL_S, blackout_s - (killed - dark)))
             back = time.monotonic()
             for node in cluster.controllers:

@@ -18,6 +18,7 @@ from squall.nemesis.agent.clock import clock_driver, clock_faults, clocks
 from squall.nemesis.agent.clock.device import RealClockDevice, refusal
 from squall.nemesis.agent.core import journal, verb_error
 from tests.nemesis.agent.conftest import package_of
+from tests.waiting import wait_until
 
 SECOND = 10**9
 
@@ -48,12 +49,13 @@ class Watch:
 
     def latest(self) -> list[float]:
         """The first line written from now on."""
-        length = len(self._log.read_text().splitlines()) if self._log.exists() else 0
-        while True:
-            lines = self._log.read_text().splitlines()
-            if len(lines) > length + 1:
-                return [float(word) for word in lines[-2].split()]
-            time.sleep(0.01)
+
+        def written() -> list[str]:
+            return self._log.read_text().splitlines() if self._log.exists() else []
+
+        length = len(written())
+        wait_until(lambda: len(written()) > length + 1, "it writes further lines")
+        return [float(word) for word in written()[-2].split()]
 
     def lines(self) -> list[str]:
         return [line for line in self._log.read_text().splitlines() if len(line.split()) == 4]
@@ -64,7 +66,16 @@ class Watch:
 
     def offset(self) -> float:
         """Its wall clock against ours, at the moment it told it."""
-        wall, monotonic, _, _ = self.latest()
+        return self._offset(self.latest())
+
+    def offsets(self, count: int) -> list[float]:
+        """The same for so many lines in a row, from now on."""
+        first = len(self.lines())
+        wait_until(lambda: len(self.lines()) > first + count, "it writes further lines")
+        return [self._offset([float(word) for word in line.split()]) for line in self.lines()[first : first + count]]
+
+    def _offset(self, line: list[float]) -> float:
+        wall, monotonic, _, _ = line
         true_wall = time.time_ns() - (time.monotonic_ns() - monotonic)
         return (wall - true_wall) / 1e9
 
@@ -104,6 +115,7 @@ def test_monotonic_time_stays_true_and_asyncio_does_not_stall(watch: Watch) -> N
     watch.latest()
     for turn in range(20):
         watch.skew(3600.0 if turn % 2 else -3600.0, id=f"f{turn}")
+        # The skewed process runs for a few of its own timers, which are due every 5 ms.
         time.sleep(0.02)
         watch.agent.call("heal", id=f"f{turn}")
     _, monotonic, _, worst_stall = watch.latest()
@@ -114,9 +126,11 @@ def test_monotonic_time_stays_true_and_asyncio_does_not_stall(watch: Watch) -> N
 def test_a_clock_may_run_fast_without_a_jump(watch: Watch) -> None:
     watch.skew(0.0, rate=2.0)
     began = time.monotonic()
+    # The rate is what is measured, over half a second; so it is below.
     time.sleep(0.5)
     first = watch.offset()
     assert first == pytest.approx(time.monotonic() - began, abs=0.2)
+    # Measured over the next half a second.
     time.sleep(0.5)
     assert watch.offset() > first + 0.4
 
@@ -137,7 +151,7 @@ def test_a_strobe_jumps_to_and_fro_and_leaves_monotonic_time_alone(watch: Watch)
     seen = watch.look(0.6)
     assert seen["jumps"] == pytest.approx(12, abs=3) and seen["jump_s"] == pytest.approx(3600, abs=0.1)
     assert abs(seen["monotonic_offset_s"]) < 0.01 and seen["mapped"] is True
-    own = {round(watch.offset() / 3600) for _ in range(40)}
+    own = {round(offset / 3600) for offset in watch.offsets(40)}
     assert own == {0, 1}, "the running process sees it too"
     watch.agent.call("clock.clear", id="f1")
     assert watch.look(0.4)["jumps"] == 0
@@ -369,20 +383,22 @@ def test_who_drives_a_clock_sets_it_no_more_once_it_was_stopped(
     device, process = PretendedClock(), driving.DriverProcess(tmp_path)
     device.sleep = lambda seconds: (time.sleep(0.001), PretendedClock.sleep(device, seconds))  # type: ignore[method-assign]
 
+    threads: list[threading.Thread] = []
+
     def in_a_thread(*_: object) -> bool:
         _, tell = os.pipe()
-        threading.Thread(target=process.run, args=(tell, device), daemon=True).start()
+        threads.append(threading.Thread(target=process.run, args=(tell, device), daemon=True))
+        threads[0].start()
         return True
 
     monkeypatch.setattr(driving, "daemonize", in_a_thread)
     line = driving.Line(device.raw, device.wall_ns(), 0.0)
     process.start(driving.Plan(line, line, 0, 3600.0))
-    deadline = time.monotonic() + 5
-    while len(device.settings) < 3 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until(lambda: len(device.settings) >= 3, "it sets the clock again and again", timeout=5, every=0.001)
     process.stop()
     count = len(device.settings)
-    time.sleep(0.05)
+    threads[0].join(5)
+    assert not threads[0].is_alive()
     assert 3 <= count == len(device.settings)
     process.stop()
 

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
-from tests.nemesis.agent.conftest import eventually
+from tests.waiting import wait_until
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -82,7 +81,7 @@ class Node:
         self.definition: dict[str, Any] = {"argv": argv, "data": str(self.data), "disk_calls": calls}
         agent.define(**self.definition)
         self.pid: int = agent.call("proc.start", name="node")["pid"]
-        eventually(lambda: len(self.rounds()) > 1, "it works")
+        wait_until(lambda: len(self.rounds()) > 1, "it works")
 
     def rounds(self) -> list[Round]:
         if not self.report.exists():
@@ -92,7 +91,7 @@ class Node:
     def rounds_from_now(self, count: int = 1) -> list[Round]:
         """Rounds that began after this was asked."""
         first = len(self.rounds()) + 1
-        eventually(lambda: len(self.rounds()) >= first + count, "it goes on")
+        wait_until(lambda: len(self.rounds()) >= first + count, "it goes on")
         return self.rounds()[first : first + count]
 
     def fails(self, id: str = "f1", ttl: float = 60, **more: Any) -> dict[str, Any]:
@@ -232,7 +231,7 @@ def test_overlapping_faults_add_up_and_heal_in_any_order(start: Callable[..., No
 def test_a_call_that_is_being_delayed_goes_on_when_its_fault_ends(start: Callable[..., Node]) -> None:
     node = start()
     node.is_slow(calls=["fsync"], latency_s=600)
-    eventually(lambda: node.met() == 1, "it is stuck")
+    wait_until(lambda: node.met() == 1, "it is stuck")
     node.heal()
     node.rounds_from_now()
     assert max(went["fsync"][1] for went in node.rounds()) < 10
@@ -243,11 +242,11 @@ def test_a_node_that_halts_is_absent_while_its_disk_fails_and_started_again_at_t
 ) -> None:
     node = start(halts_after=0.0)
     node.fails(calls=["fsync"])
-    eventually(lambda: node.agent.state_of() == "absent", "it has ended")
-    eventually(lambda: node.watch_file.read_text() == "struck", "its watch said why")
+    wait_until(lambda: node.agent.state_of() == "absent", "it has ended")
+    wait_until(lambda: node.watch_file.read_text() == "struck", "its watch said why")
     node.fails(id="f2", calls=["write"])
     node.heal("f1")
-    time.sleep(0.5)  # the keeper has looked twice
+    node.agent.await_keeper(turns=2)
     assert node.started_last() == node.pid
     node.heal("f2")
     assert node.agent.state_of() == "running"
@@ -259,11 +258,11 @@ def test_a_node_that_is_only_about_to_end_when_its_disk_is_healed_is_started_aga
 ) -> None:
     node = start(halts_after=0.5)
     node.fails(calls=["fsync"])
-    eventually(lambda: node.met() > 0, "a call failed")
+    wait_until(lambda: node.met() > 0, "a call failed")
     node.heal()
     assert node.agent.call("proc.status", name="node")["pid"] == node.pid
-    eventually(lambda: node.agent.call("proc.status", name="node")["pid"] not in (None, node.pid), "another one runs")
-    eventually(lambda: "again" in node.notices(), "the keeper says so")
+    wait_until(lambda: node.agent.call("proc.status", name="node")["pid"] not in (None, node.pid), "another one runs")
+    wait_until(lambda: "again" in node.notices(), "the keeper says so")
     assert f"started node again as pid {node.agent.call('proc.status', name='node')['pid']}" in node.notices()
 
 
@@ -273,8 +272,8 @@ def test_it_is_started_again_when_its_time_is_up_though_the_agent_was_killed(
     node = start(halts_after=0.0)
     node.fails(calls=["fsync"], ttl=1.0)
     node.agent.kill()
-    eventually(lambda: node.watch_file.read_text() == "struck", "it has ended")
-    eventually(lambda: node.watch_file.read_text() not in ("struck", ""), "it is there again", timeout=5)
+    wait_until(lambda: node.watch_file.read_text() == "struck", "it has ended")
+    wait_until(lambda: node.watch_file.read_text() not in ("struck", ""), "it is there again", timeout=5)
     assert failed(node.rounds_from_now()[0]) == {}
 
 
@@ -283,7 +282,7 @@ def test_a_node_that_ended_for_another_reason_is_not_started_again(start: Callab
     node.is_slow(calls=["fsync"], latency_s=0.001)
     node.fails(id="f2", calls=["fsync"], probability=1e-9)
     os.kill(node.pid, signal.SIGKILL)
-    eventually(lambda: node.watch_file.read_text() == "", "its watch said farewell")
+    wait_until(lambda: node.watch_file.read_text() == "", "its watch said farewell")
     node.heal("f1")
     node.heal("f2")
     assert node.agent.state_of() == "absent"
@@ -292,10 +291,10 @@ def test_a_node_that_ended_for_another_reason_is_not_started_again(start: Callab
 def test_a_node_that_was_stopped_on_purpose_stays_so(start: Callable[..., Node]) -> None:
     node = start(halts_after=0.0)
     node.fails(calls=["fsync"])
-    eventually(lambda: node.watch_file.read_text() == "struck", "it has ended")
+    wait_until(lambda: node.watch_file.read_text() == "struck", "it has ended")
     node.agent.call("proc.stop", name="node")
     node.heal()
-    time.sleep(0.5)
+    node.agent.await_keeper(turns=2)
     assert node.agent.state_of() == "absent"
 
 
@@ -304,13 +303,13 @@ def test_what_an_earlier_watch_left_is_not_held_against_a_process_without_one(
 ) -> None:
     node = start(halts_after=0.0)
     node.fails(calls=["fsync"])
-    eventually(lambda: node.watch_file.read_text() == "struck", "it has ended")
+    wait_until(lambda: node.watch_file.read_text() == "struck", "it has ended")
     node.agent.call("proc.stop", name="node")
     node.heal()
     node.agent.define(["/bin/sleep", "1000"])
     os.kill(node.agent.call("proc.start", name="node")["pid"], signal.SIGKILL)
-    eventually(lambda: node.agent.state_of() == "absent", "it is dead")
-    time.sleep(0.5)  # the keeper has looked twice
+    wait_until(lambda: node.agent.state_of() == "absent", "it is dead")
+    node.agent.await_keeper(turns=2)
     assert node.agent.state_of() == "absent"
 
 
@@ -325,10 +324,10 @@ def test_a_killed_watch_takes_its_node_along_at_once_and_the_keeper_starts_both_
     watch = node.watch()
     os.kill(node.pid, signal.SIGSTOP)  # so that it cannot end by itself
     os.kill(watch, signal.SIGKILL)
-    gone = eventually(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")
+    gone = wait_until(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")
     assert gone < 1
-    eventually(lambda: node.agent.call("proc.status", name="node")["pid"] not in (None, node.pid), "another one runs")
-    eventually(lambda: "again" in node.notices(), "the keeper says so")
+    wait_until(lambda: node.agent.call("proc.status", name="node")["pid"] not in (None, node.pid), "another one runs")
+    wait_until(lambda: "again" in node.notices(), "the keeper says so")
     assert f"the watch over its disk calls, pid {watch}, died" in node.notices()
     assert failed(node.rounds_from_now()[0]) == {"fsync": errno.EIO}
     assert node.met() > met >= 2
@@ -340,7 +339,7 @@ def test_a_fault_ends_in_its_time_though_agent_and_keeper_were_killed(start: Cal
     node.agent.kill_keepers()
     node.agent.kill()
     assert failed(node.rounds_from_now()[0]) == {"fsync": errno.EIO}
-    eventually(lambda: failed(node.rounds_from_now()[0]) == {}, "it is over", timeout=5)
+    wait_until(lambda: failed(node.rounds_from_now()[0]) == {}, "it is over", timeout=5)
 
 
 def test_when_all_were_killed_the_next_agent_puts_it_right(start: Callable[..., Node], start_agent: Any) -> None:
@@ -349,10 +348,10 @@ def test_when_all_were_killed_the_next_agent_puts_it_right(start: Callable[..., 
     node.agent.kill_keepers()
     node.agent.kill()
     os.kill(node.watch(), signal.SIGKILL)
-    eventually(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")
+    wait_until(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")
     successor = start_agent(state=node.agent.state, address=node.agent.address)
-    eventually(lambda: successor.state_of() == "running", "it is there again")
-    eventually(lambda: successor.call("journal") == {"entries": []}, "nothing is open")
+    wait_until(lambda: successor.state_of() == "running", "it is there again")
+    wait_until(lambda: successor.call("journal") == {"entries": []}, "nothing is open")
     assert failed(node.rounds_from_now()[0]) == {}
 
 
@@ -363,7 +362,7 @@ def test_a_process_beneath_a_watch_is_paused_and_stopped_like_any_other(start: C
     assert node.agent.state_of() == "stopped"
     node.heal("p")
     assert node.agent.call("proc.stop", name="node") == {"pid": node.pid, "by_itself": True}
-    eventually(lambda: not Path(f"/proc/{watch}").exists(), "its watch has gone")
+    wait_until(lambda: not Path(f"/proc/{watch}").exists(), "its watch has gone")
     assert node.watch_file.read_text() == ""
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
-from tests.nemesis.agent.conftest import eventually
 from tests.nemesis.agent.disk.test_disk_faults import KINDS, Node, failed, start  # noqa: F401 (a fixture)
+from tests.waiting import wait_until
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -72,7 +72,7 @@ class MountedNode(Node):
         argv = ["python3", "-u", "-c", program, str(self.data), str(report.parent), str(report), str(GOES_ON)]
         agent.define(argv, data=str(self.data), disk_calls=KINDS)
         self.pid = agent.call("proc.start", name="node")["pid"]
-        eventually(lambda: len(self.rounds()) > 1, "it works")
+        wait_until(lambda: len(self.rounds()) > 1, "it works")
 
 
 def test_a_disk_of_its_own_is_filled_and_emptied_again(own_disk: Node) -> None:
@@ -81,7 +81,7 @@ def test_a_disk_of_its_own_is_filled_and_emptied_again(own_disk: Node) -> None:
     assert fill(node) == {"driver": "filler", "free_bytes": 0}
     seen = look(node)
     assert (seen["refused"], seen["free_bytes"], seen["driver"]) == ("ENOSPC", 0, "filler")
-    eventually(lambda: errno.ENOSPC in failed(node.rounds_from_now()[0]).values(), "the node feels it")
+    wait_until(lambda: errno.ENOSPC in failed(node.rounds_from_now()[0]).values(), "the node feels it")
     node.heal()
     seen = look(node)
     assert seen["refused"] is None and seen["free_bytes"] > SIZE / 2
@@ -92,7 +92,7 @@ def test_it_is_emptied_when_its_time_is_up_though_the_agent_was_killed(own_disk:
     node = own_disk
     fill(node, ttl=1.0)
     node.agent.kill()
-    eventually(lambda: failed(node.rounds_from_now()[0]) == {}, "it is over", timeout=5)
+    wait_until(lambda: failed(node.rounds_from_now()[0]) == {}, "it is over", timeout=5)
 
 
 def test_so_much_is_left_free(own_disk: Node) -> None:

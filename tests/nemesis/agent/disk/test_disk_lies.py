@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
-from tests.nemesis.agent.conftest import eventually
+from tests.waiting import wait_until
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -49,7 +49,7 @@ class Writer:
     def goes_on(self, rounds: int = 5) -> int:
         """The size that it believes to be durable, some rounds later."""
         first = len(self._told())
-        eventually(lambda: len(self._told()) >= first + rounds, "it writes")
+        wait_until(lambda: len(self._told()) >= first + rounds, "it writes")
         return int(self._told()[-1])
 
     def _told(self) -> list[str]:
@@ -126,4 +126,4 @@ def test_what_is_kept_of_lies_ends_with_them(writer: Writer, start_agent: Callab
     writer.lie(ttl=0.5)
     writer.agent.kill()
     lies = writer.file.parent.parent / "ledger.lies"
-    eventually(lambda: json.loads(lies.read_text())[0]["end"] is not None, "the keeper has ended it", timeout=5)
+    wait_until(lambda: json.loads(lies.read_text())[0]["end"] is not None, "the keeper has ended it", timeout=5)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import eventually
+from tests.waiting import wait_until
 
 SIZE = 1 << 20
 
@@ -39,7 +39,7 @@ def test_somebody_writes_while_it_is_open_and_nobody_before_and_after(loaded: An
     before = look(loaded)
     assert (before["open"], before["pid"], before["written_bytes"]) == (False, None, 0)
     pid = load(loaded)
-    eventually(lambda: look(loaded)["written_bytes"] > 0, "it writes")
+    wait_until(lambda: look(loaded)["written_bytes"] > 0, "it writes")
     assert look(loaded)["pid"] == pid and look(loaded)["fsync_s"] > 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "h1"], "its file has no name"
     loaded.call("heal", id="f1")
@@ -48,7 +48,7 @@ def test_somebody_writes_while_it_is_open_and_nobody_before_and_after(loaded: An
 
 def test_its_file_stays_as_large_as_was_asked_for(loaded: Any) -> None:
     pid = load(loaded, bytes=SIZE, writers=3)
-    eventually(lambda: look(loaded)["written_bytes"] > 4 * SIZE, "it has gone over it several times", timeout=30)
+    wait_until(lambda: look(loaded)["written_bytes"] > 4 * SIZE, "it has gone over it several times", timeout=30)
     sizes = [file.stat().st_size for file in Path(f"/proc/{pid}/fd").iterdir() if file.exists()]
     assert SIZE / 2 < max(sizes) <= SIZE
 
@@ -65,12 +65,12 @@ def test_it_ends_in_its_time_though_agent_and_keeper_were_killed(loaded: Any) ->
     pid = load(loaded, ttl=1.0)
     loaded.kill_keepers()
     loaded.kill()
-    eventually(lambda: is_gone(pid), "it has ended", timeout=5)
+    wait_until(lambda: is_gone(pid), "it has ended", timeout=5)
 
 
 def test_a_load_whose_process_was_killed_is_not_open_any_more(loaded: Any) -> None:
     os.kill(load(loaded), 9)
-    eventually(lambda: not look(loaded)["open"], "the keeper has ended it", timeout=5)
+    wait_until(lambda: not look(loaded)["open"], "the keeper has ended it", timeout=5)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
-from tests.nemesis.agent.conftest import Refused, eventually
+from tests.nemesis.agent.conftest import Refused
+from tests.waiting import wait_until
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -79,7 +80,7 @@ class Node:
         argv = [sys.executable, "-u", "-c", CHILD, str(self.data)]
         agent.define(argv, data=str(self.data), disk_calls=KINDS)
         agent.call("proc.start", name="node")
-        eventually(lambda: self.turns() > 1, "it works")
+        wait_until(lambda: self.turns() > 1, "it works")
 
     def turns(self) -> int:
         return len((self.agent.state / "node.log").read_text().splitlines())
@@ -89,7 +90,7 @@ class Node:
 
     def dies(self) -> dict[str, Any]:
         """Waits until it has; what the probe says."""
-        eventually(lambda: self.agent.state_of() == "absent", "it dies")
+        wait_until(lambda: self.agent.state_of() == "absent", "it dies")
         return self.probe()
 
     def probe(self, id: str = "f1") -> dict[str, Any]:
@@ -98,7 +99,7 @@ class Node:
 
     def goes_on(self) -> None:
         turns = self.turns()
-        eventually(lambda: self.turns() > turns + 1, "it goes on")
+        wait_until(lambda: self.turns() > turns + 1, "it goes on")
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_the_process_is_started_again_when_its_time_is_up_though_agent_and_watch
     turns = node.turns()
     node.agent.kill()
     assert node.turns() == turns
-    eventually(lambda: node.turns() > turns + 1, "the keeper has started it")
+    wait_until(lambda: node.turns() > turns + 1, "the keeper has started it")
 
 
 def test_it_stays_down_while_the_fault_is_open(node: Node) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import eventually
+from tests.waiting import wait_until
 
 CONTENT = bytes(range(256)) * 8
 HOWS = ["flip", "zeros", "noise", "copy", "truncate", "delete", "rename"]
@@ -39,7 +39,7 @@ class Node:
         argv = [sys.executable, "-c", APPENDS, str(self.data)]
         agent.define(argv, data=str(self.data), ledger=str(self.ledger))
         agent.call("proc.start", name="node")
-        eventually(lambda: self.size("b.log") > 0, "it writes")
+        wait_until(lambda: self.size("b.log") > 0, "it writes")
 
     def size(self, name: str) -> int:
         return (self.data / name).stat().st_size if (self.data / name).exists() else 0
@@ -150,15 +150,15 @@ def test_two_of_them_end_in_any_order(node: Node) -> None:
 def test_it_is_put_right_when_its_time_is_up_though_the_agent_was_killed(node: Node) -> None:
     node.damage("truncate", node.choose("truncate"), ttl=0.7)
     node.agent.kill()
-    eventually(lambda: node.file.read_bytes() == CONTENT, "the keeper has put it right", timeout=5)
+    wait_until(lambda: node.file.read_bytes() == CONTENT, "the keeper has put it right", timeout=5)
     written = node.size("b.log")
-    eventually(lambda: node.size("b.log") > written, "the node runs again")
+    wait_until(lambda: node.size("b.log") > written, "the node runs again")
 
 
 def test_a_node_that_ended_over_it_is_started_again(node: Node) -> None:
     node.damage("flip", node.choose("flip"))
     os.kill(node.agent.call("proc.status", name="node")["pid"], 9)
-    eventually(lambda: node.agent.state_of() == "absent", "it has ended")
+    wait_until(lambda: node.agent.state_of() == "absent", "it has ended")
     node.heal()
     assert node.agent.state_of() == "running"
 
@@ -204,7 +204,7 @@ def test_a_log_directory_goes_back_to_its_copy_and_the_process_starts_on_that(no
     node.agent.call("disk.copy", id="c1", name="node", ttl=60)
     size = node.size("b.log")
     (node.data / "new.log").write_bytes(b"12345")
-    eventually(lambda: node.size("b.log") > size + 10, "it goes on")
+    wait_until(lambda: node.size("b.log") > size + 10, "it goes on")
     assert copied(node) == {"copied": True, "same": False, "files": 3}
     node.agent.call("disk.rewind", id="f1", name="node", copy="c1", ttl=60)
     assert node.agent.state_of() == "absent"
@@ -218,9 +218,9 @@ def test_a_log_directory_goes_back_to_its_copy_and_the_process_starts_on_that(no
 def test_a_copy_is_dropped_when_its_time_is_up_and_nothing_goes_back(node: Node) -> None:
     node.agent.call("disk.copy", id="c1", name="node", ttl=0.5)
     node.agent.kill()
-    eventually(lambda: not list((node.agent.state / "copies").iterdir()), "it is gone", timeout=5)
+    wait_until(lambda: not list((node.agent.state / "copies").iterdir()), "it is gone", timeout=5)
     size = node.size("b.log")
-    eventually(lambda: node.size("b.log") > size, "it goes on")
+    wait_until(lambda: node.size("b.log") > size, "it goes on")
 
 
 def test_without_a_copy_nothing_goes_back(node: Node, refused: Any) -> None:
@@ -233,6 +233,6 @@ def test_a_process_that_was_left_stopped_goes_on_when_the_copy_ends(
 ) -> None:
     node.agent.call("disk.copy", id="c1", name="node", ttl=60)
     os.kill(node.agent.call("proc.status", name="node")["pid"], 19)
-    eventually(lambda: node.agent.state_of() == "stopped", "it is stopped")
+    wait_until(lambda: node.agent.state_of() == "stopped", "it is stopped")
     node.heal("c1")
-    eventually(lambda: node.agent.state_of() == "running", "it goes on")
+    wait_until(lambda: node.agent.state_of() == "running", "it goes on")

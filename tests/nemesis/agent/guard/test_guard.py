@@ -223,6 +223,16 @@ def test_a_keeper_that_is_stopped_before_it_is_on_duty_does_not_stay(
         late.wait()
 
 
+def sentry_in_haste(state: Path) -> subprocess.Popen[bytes]:
+    """A sentry of this host that looks ten times a second: `sleep 1` sleeps for a tenth of a second."""
+    tools = state / "tools"
+    tools.mkdir()
+    (tools / "sleep").write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
+    (tools / "sleep").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    return subprocess.Popen(["/bin/sh", str(SENTRY), str(state), "/bin/false"], env=environment)
+
+
 @pytest.mark.parametrize("holds_the_lock", [True, False], ids=["holds-the-lock", "gave-the-lock-back"])
 def test_a_keeper_that_is_stopped_while_it_ends_does_not_stay(
     tmp_path: Path, wait_until: Wait, holds_the_lock: bool
@@ -236,7 +246,7 @@ def test_a_keeper_that_is_stopped_while_it_ends_does_not_stay(
         if holds_the_lock:
             started = Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[19]
             (tmp_path / "keeper.lock").write_text(f"{keeper.pid} {started}\n")
-        sentry = subprocess.Popen(["/bin/sh", str(SENTRY), str(tmp_path), "/bin/false"])
+        sentry = sentry_in_haste(tmp_path)
         assert sentry.wait(timeout=15) == 0
         assert keeper.wait(timeout=5) == -signal.SIGKILL
     finally:
@@ -250,7 +260,7 @@ def test_a_sentry_spares_stopped_processes_that_are_no_keepers_of_its_host(tmp_p
     try:
         for one in others:
             os.kill(one.pid, signal.SIGSTOP)
-        sentry = subprocess.Popen(["/bin/sh", str(SENTRY), str(tmp_path), "/bin/false"])
+        sentry = sentry_in_haste(tmp_path)
         assert sentry.wait(timeout=15) == 0
         assert [letter(one.pid) for one in others] == ["T", "T"]
     finally:
@@ -607,7 +617,7 @@ def heal_due(agent: RunningAgent, program: Path) -> None:
 def test_heal_due_heals_what_is_due_when_all_others_are_dead(paused: RunningAgent, program: Path) -> None:
     paused.kill()
     paused.kill_keepers()
-    time.sleep(TTL)  # nobody is left to await
+    paused.await_due("f1")
     assert not runs(paused)
     heal_due(paused, program)
     assert runs(paused)

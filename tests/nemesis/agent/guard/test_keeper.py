@@ -66,7 +66,7 @@ def test_a_skewed_clock_is_put_right_though_the_agent_was_killed(node: Any, wait
 def test_renewing_a_fault_puts_its_end_off(node: Any) -> None:
     node.call("proc.pause", id="f1", name="node", ttl=0.6)
     node.call("proc.pause", id="f1", name="node", ttl=60)
-    time.sleep(1.2)
+    node.await_keeper(after=0.6)
     assert node.state_of() == "stopped"
 
 
@@ -93,7 +93,7 @@ def test_a_new_agent_starts_a_keeper_for_what_a_dead_one_left_open(
     node.call("proc.pause", id="f1", name="node", ttl=TTL)
     kill_keeper(node, wait_until)
     node.kill()
-    time.sleep(TTL)
+    node.await_due("f1")
     assert process_state(node) == "T"
     start_agent(state=node.state, address=node.address)
     wait_until(lambda: process_state(node) == "S", "the expired pause is healed at once", timeout=3)

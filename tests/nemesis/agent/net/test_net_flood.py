@@ -34,7 +34,8 @@ class Cable:
     def arriving(self) -> float:
         """Bytes a second that come in at h2."""
         first = self.h2.call("probe.traffic", address=ADDRESSES["h2"])
-        time.sleep(0.5)  # the rate is what is asked for, so time has to pass
+        # The rate is measured over this time.
+        time.sleep(0.5)
         second = self.h2.call("probe.traffic", address=ADDRESSES["h2"])
         return float(second["received"] - first["received"]) / float(second["at_s"] - first["at_s"])
 

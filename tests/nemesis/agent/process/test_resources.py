@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import Refused, RunningAgent, eventually
+from tests.nemesis.agent.conftest import Refused, RunningAgent
+from tests.waiting import wait_until
 
 BUSY = [sys.executable, "-uc", "print('up')\nwhile True: sum(range(1000))"]
 IDLE = [sys.executable, "-uc", "import time; print('up'); time.sleep(600)"]
@@ -27,7 +28,7 @@ MEBIBYTE = 1 << 20
 def start(agent: RunningAgent, argv: list[str]) -> int:
     agent.define(argv)
     pid: int = agent.call("proc.start", name="node")["pid"]
-    eventually(lambda: "up" in (agent.state / "node.log").read_text(), "its program runs")
+    wait_until(lambda: "up" in (agent.state / "node.log").read_text(), "its program runs")
     return pid
 
 
@@ -38,6 +39,10 @@ def look(agent: RunningAgent, id: str = "f1", seconds: float = 0.0) -> dict[str,
 def share_of(seen: dict[str, Any]) -> float:
     share: float = seen["process"]["cpu_s"] / seen["wall_s"]
     return share
+
+
+def only_stopped(seen: dict[str, Any]) -> bool:
+    return bool(seen["process"]["stopped"] == seen["process"]["looks"] > 0)
 
 
 class TestThrottle:
@@ -67,9 +72,9 @@ class TestThrottle:
         start(agent, BUSY)
         agent.call("cpu.throttle", id="f1", name="node", share=0.5, ttl=60)
         agent.call("proc.pause", id="f2", name="node", ttl=60)
-        time.sleep(0.15)  # more than a period, so that the helper has seen the pause
+        wait_until(lambda: only_stopped(look(agent, seconds=0.12)), "the helper has seen the pause", timeout=1)
         seen = look(agent, seconds=0.4)
-        assert seen["process"]["stopped"] == seen["process"]["looks"] > 0
+        assert only_stopped(seen)
         agent.call("heal", id="f1")
         assert agent.state_of() == "stopped"
         agent.call("heal", id="f2")
@@ -80,20 +85,27 @@ class TestThrottle:
         agent.call("cpu.throttle", id="f1", name="node", share=0.01, ttl=60)
         (record,) = (agent.state / "helpers").glob("throttle-*.json")
         os.kill(int(record.read_text().split(":")[1].split(",")[0]), 9)
-        eventually(lambda: not look(agent)["open"], "the keeper ends what nobody carries out any more")
+        wait_until(lambda: not look(agent)["open"], "the keeper ends what nobody carries out any more")
         assert agent.state_of() == "running"
 
     def test_it_ends_in_time_though_agent_and_keeper_are_dead(self, agent: RunningAgent) -> None:
         pid = start(agent, BUSY)
         agent.call("cpu.throttle", id="f1", name="node", share=0.2, ttl=1)
+        (record,) = (agent.state / "helpers").glob("throttle-*.json")
+        helper = int(record.read_text().split(":")[1].split(",")[0])
         agent.kill_keepers()
         agent.kill()
-        time.sleep(1.2)  # its time to live: nobody is there to tell us of its end
-        states = set()
-        for _ in range(60):
-            states.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
-            time.sleep(0.005)
-        assert "T" not in states
+        due, last_stopped = agent.await_due("f1"), 0.0
+
+        def is_over() -> bool:
+            nonlocal last_stopped
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                last_stopped = time.monotonic()
+            return not Path(f"/proc/{helper}").exists()
+
+        wait_until(is_over, "its helper has ended", timeout=5, every=0.005)
+        is_over()
+        assert last_stopped < due + 0.2
 
     @pytest.mark.parametrize("share", [0, 1, -1, 2])
     def test_a_share_is_of_one_processor(self, agent: RunningAgent, share: float) -> None:
@@ -112,14 +124,14 @@ class TestStress:
         assert seen["busy"] == 2 and seen["cpu_s"] > 0
         assert seen["resident_bytes"] > 32 * MEBIBYTE
         agent.call("heal", id="f1")
-        eventually(lambda: look(agent)["eaters"]["pids"] == [], "all of them go")
+        wait_until(lambda: look(agent)["eaters"]["pids"] == [], "all of them go")
 
     def test_they_die_with_their_parent_and_the_fault_ends(self, agent: RunningAgent) -> None:
         start(agent, IDLE)
         pid = agent.call("host.stress", id="f1", processes=2, ttl=60)["pid"]
         os.kill(pid, 9)
-        eventually(lambda: look(agent)["eaters"]["pids"] == [], "they go")
-        eventually(lambda: not look(agent)["open"], "the keeper ends it")
+        wait_until(lambda: look(agent)["eaters"]["pids"] == [], "they go")
+        wait_until(lambda: not look(agent)["open"], "the keeper ends it")
 
     def test_they_end_in_time_though_agent_and_keeper_are_dead(
         self, agent: RunningAgent, start_agent: Callable[..., RunningAgent]
@@ -128,7 +140,7 @@ class TestStress:
         pid = agent.call("host.stress", id="f1", processes=1, ttl=1)["pid"]
         agent.kill_keepers()
         agent.kill()
-        eventually(lambda: not Path(f"/proc/{pid}").exists(), "it ends by itself")
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "it ends by itself")
 
     def test_more_memory_than_there_is_is_refused(self, agent: RunningAgent) -> None:
         with pytest.raises(Refused, match="are available"):
@@ -167,12 +179,12 @@ class TestLimit:
         agent.call("proc.limit", id="f1", name="node", descriptors=0, ttl=1)
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) != was
         agent.kill()
-        eventually(lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE) == was, "it is as before")
+        wait_until(lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE) == was, "it is as before")
 
     def test_a_process_that_ended_for_want_of_memory_is_started_again_at_the_end(self, agent: RunningAgent) -> None:
         first = start(agent, HUNGRY)
         agent.call("proc.limit", id="f1", name="node", memory=4 * MEBIBYTE, ttl=60)
-        eventually(lambda: agent.state_of() == "absent", "it runs out of memory")
+        wait_until(lambda: agent.state_of() == "absent", "it runs out of memory")
         assert "MemoryError" in (agent.state / "node.log").read_text()
         agent.call("heal", id="f1")
         again = agent.call("proc.status", name="node")

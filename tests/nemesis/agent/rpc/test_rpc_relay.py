@@ -9,10 +9,12 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from squall.nemesis.agent.net.addresses import address_of
+from squall.nemesis.agent.rpc import rpc_rules
 from squall.nemesis.agent.rpc.rpc_relay import Relay
 from squall.nemesis.agent.rpc.rpc_rules import Effects, Rules, RuleSpec
 from tests.nemesis.agent.rpc.test_rpc_frames import FETCH, PRODUCE, request, response
@@ -174,10 +176,12 @@ def test_a_held_request_arrives_in_the_end_though_its_sender_has_given_up(tmp_pa
     asyncio.run(story())
 
 
-def test_a_rule_ends_by_itself_at_its_deadline(tmp_path: Path) -> None:
+def test_a_rule_ends_by_itself_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = rule(FETCH, lasts=60)
+
     async def story() -> None:
-        async with line(tmp_path, rule(FETCH, lasts=SHORT)) as one:
-            await asyncio.sleep(SHORT)
+        async with line(tmp_path, spec) as one:
+            monkeypatch.setattr(rpc_rules, "time", SimpleNamespace(monotonic=lambda: spec.deadline))
             await one.ask(request(FETCH, 1))
             assert await one.at_node(request(FETCH, 1))
 

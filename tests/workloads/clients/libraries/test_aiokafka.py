@@ -310,9 +310,11 @@ def test_a_consumer_that_finds_no_broker_is_reopened_and_closed() -> None:
         for pause in (0.0, 0.01, 0.05, 0.1):
             client = consumer(NOBODY, "events")
             await client.open()
+            # The moment is what differs: the library's attempts to connect offer nothing to wait for.
             await asyncio.sleep(pause)
             reopened = await client.invoke(Operation(REOPEN, 1, 1, 4, 0))
             assert (reopened.type, reopened.client) == (OK, 10_004)
+            # As above.
             await asyncio.sleep(pause)
             await asyncio.wait_for(client.close(), 5)
 

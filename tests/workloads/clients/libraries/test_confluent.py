@@ -34,6 +34,7 @@ from squall.workloads.core.operation import (
     Completion,
     Operation,
 )
+from tests.waiting import soon
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -296,7 +297,8 @@ def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
         client = ConfluentFactory((("127.0.0.1", 1),)).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
         await client.open()
         waiting = asyncio.create_task(client.invoke(send(1)))
-        await asyncio.sleep(0.05)
+        instance = client.life.instance
+        await soon(lambda: instance.open, "the record is handed over")
         await client.close()
         return await asyncio.wait_for(waiting, 5)
 

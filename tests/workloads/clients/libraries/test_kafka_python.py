@@ -39,6 +39,7 @@ from squall.workloads.core.operation import (
     Operation,
 )
 from tests.clusters import Cluster
+from tests.waiting import soon
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -343,7 +344,9 @@ def test_what_was_never_handed_over_has_certainly_not_happened() -> None:
         client = producer(NOBODY)
         await client.open()
         waiting = asyncio.create_task(client.invoke(send(1)))
-        await asyncio.sleep(0.05)
+        instance = client.life.instance
+        assert isinstance(instance, ProducerInstance)
+        await soon(lambda: instance._open, "the record waits to be handed over")
         await client.close()
         return await asyncio.wait_for(waiting, 5)
 
