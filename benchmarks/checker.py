@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from squall.benchmarks import registers
-from squall.benchmarks.parts.judging import Judged, judged, watched
+from squall.benchmarks.parts.check_runs import Judged, judged, watched
 from squall.benchmarks.parts.measurement import Measurement
 from squall.benchmarks.verdict import one_verdict
 from squall.results.history.operation_tables import LIST_APPEND

@@ -31,7 +31,7 @@ from typing import cast
 
 from squall.benchmarks.parts.controller_processes import Controllers, LoopProbe, Stages, sampled_peak
 from squall.benchmarks.parts.measurement import Measurement
-from squall.benchmarks.parts.stub_brokers import Asker, Stub, until
+from squall.benchmarks.parts.stub_brokers import ControllerConnection, Stub, until
 from squall.harness.loopback.loopback import Cluster
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
@@ -108,7 +108,7 @@ class Scene:
         self.controllers = Controllers(cluster)
         addresses = self.controllers.addresses
         self.stubs = [Stub(broker, addresses, applies=broker == 1) for broker in range(1, BROKERS + 1)]
-        self.asker = Asker(addresses, "bench")
+        self.connection = ControllerConnection(addresses, "bench")
         self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -140,7 +140,7 @@ class Scene:
                 for number in names[first : first + TOPICS_AT_ONCE]
             ]
             request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
-            await self.asker.until(lambda request=request: request, _created)  # type: ignore[misc]
+            await self.connection.until(lambda request=request: request, _created)  # type: ignore[misc]
         await self.is_applied()
 
     async def is_applied(self) -> None:
@@ -152,7 +152,7 @@ class Scene:
         partition = TopicDataRequest(
             topic_name=METADATA_PARTITION.topic, partitions=[PartitionDataRequest(partition_index=0)]
         )
-        answer = await self.asker.until(lambda: DescribeQuorumRequest(topics=[partition]), _described)
+        answer = await self.connection.until(lambda: DescribeQuorumRequest(topics=[partition]), _described)
         return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].high_watermark
 
     async def shut_down(self, stub: Stub, figures: Figures) -> None:
@@ -199,7 +199,7 @@ class Scene:
     async def fail_over(self, found: Failovers) -> float:
         """Kill the active controller, wait for the next commit, start it again. Returns the seconds of its start."""
         await self.commit_something()
-        active = self.controllers.ids[self.asker.at]
+        active = self.controllers.ids[self.connection.at]
         survivors = [one for one in self.controllers.ids if one != active]
         killed_at = time.monotonic()
         self.controllers.node(active).kill()
@@ -214,14 +214,14 @@ class Scene:
         """Commit a block of producer ids through the active controller. Returns the first id."""
         stub = self.stubs[0]
         request = AllocateProducerIdsRequest(broker_id=stub.broker, broker_epoch=stub.epoch)
-        answer = await self.asker.until(lambda: request, _allocated)
+        answer = await self.connection.until(lambda: request, _allocated)
         return cast(AllocateProducerIdsResponse, answer).producer_id_start
 
     async def reconfigure(self, properties: Mapping[str, str]) -> list[float]:
         """Restart all with other settings, the active one last. Returns the seconds of each."""
         self.controllers.configure(properties)
         await self.commit_something()
-        active = self.controllers.ids[self.asker.at]
+        active = self.controllers.ids[self.connection.at]
         order = [*(one for one in self.controllers.ids if one != active), active]
         return [await self.controllers.restart(one) for one in order]
 
@@ -231,7 +231,7 @@ class Scene:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         for stub in self.stubs:
             stub.close()
-        self.asker.close()
+        self.connection.close()
 
 
 def _created(answer: object) -> bool:

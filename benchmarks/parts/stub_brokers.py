@@ -41,7 +41,7 @@ Answer = TypeVar("Answer", bound=Message)
 Address = tuple[str, int]
 
 
-class Asker:
+class ControllerConnection:
     """One connection at a time to the controller that responds as the active one."""
 
     def __init__(self, controllers: Sequence[Address], name: str, retry_s: float = RETRY_S) -> None:
@@ -126,8 +126,8 @@ class Stub:
         self.image = MetadataImage() if applies else None
         self._last_epoch = 0
         self._leader_epoch = 0
-        self._lifecycle = Asker(controllers, f"stub-{broker}", BROKERS_RETRY_S)
-        self._fetch = Asker(controllers, f"stub-{broker}-fetch", BROKERS_RETRY_S)
+        self._lifecycle = ControllerConnection(controllers, f"stub-{broker}", BROKERS_RETRY_S)
+        self._fetch = ControllerConnection(controllers, f"stub-{broker}-fetch", BROKERS_RETRY_S)
         self._waiting: list[tuple[int, float, memoryview]] = []
 
     # -- lifecycle ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from squall.benchmarks import checker
-from squall.benchmarks.parts.judging import judged, watched
+from squall.benchmarks.parts.check_runs import judged, watched
 from squall.benchmarks.parts.pandas_check import plain_check
 from squall.results.history.history import HISTORY_FILE, History, close_history, write_history
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG

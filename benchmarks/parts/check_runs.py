@@ -1,6 +1,6 @@
 """Check runs several times in a separate process, as at the end of a suite, and measure time and memory from outside.
 
-`python -m squall.benchmarks.parts.judging ROUNDS WARM RUN…` starts Spark, checks the small run WARM so that every
+`python -m squall.benchmarks.parts.check_runs ROUNDS WARM RUN…` starts Spark, checks the small run WARM so that every
 worker is up, then checks all runs in one job ROUNDS times and prints the seconds of each as JSON. Verdicts and tables
 are written; reports are not drawn. Memory is that of the process, its JVM and its workers together.
 """
