@@ -131,7 +131,7 @@ def test_further_checks_keep_to_the_budget_too(tmp_path: Path) -> None:
     assert check_run(run, InProcess(), budget=600.0).verdict == "valid"
 
 
-def test_registers_of_which_nobody_knows_that_they_are_well_formed_prove_nothing(tmp_path: Path) -> None:
+def test_registers_not_known_to_be_well_formed_prove_nothing(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", STALE)
     assert check_run(run, InProcess(), budget=0.0).reasons == (OUT_OF_TIME,)
     assert check_run(run, Hasty(RECORDED_ONCE)).reasons == (OUT_OF_TIME,)

@@ -64,7 +64,7 @@ async def sent(connector: CuttingConnector, *frames: bytes) -> Ears:
     return ears
 
 
-def test_every_so_many_produce_requests_are_cut_by_turns_before_and_in_place_of_the_answer() -> None:
+def test_produce_requests_are_cut_by_turns_before_and_instead_of_answers() -> None:
     cuts = Cuts(3)
     assert [cuts.next(PRODUCE) for _ in range(12)] == [None, None, "request", None, None, "answer"] * 2
     assert dict(cuts.made) == {"request": 2, "answer": 2}

@@ -132,7 +132,7 @@ def test_a_host_cannot_hurt_the_machine_it_runs_on(b1: Remote) -> None:
     assert b1.run("ls /dev/vda /dev/sda").exit_status != 0
 
 
-def test_the_control_process_stays_in_its_network_and_its_sockets_reach_the_hosts(lab: Lab) -> None:
+def test_the_control_process_stays_in_its_network_and_reaches_the_hosts(lab: Lab) -> None:
     before = Path("/proc/self/ns/net").readlink()
     with lab.network.socket() as made:
         made.settimeout(5)
@@ -215,7 +215,7 @@ def test_two_labs_of_one_name_are_refused_with_the_command_that_helps(own_lab: L
         lab_up(1, 1, name=NAME)
 
 
-def test_of_two_that_bring_up_one_lab_at_once_one_has_it_and_the_other_leaves_it_alone(
+def test_of_two_that_bring_up_one_lab_one_has_it_and_the_other_backs_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both have seen that there is none of that name; also where one was killed before and has left its files."""

@@ -84,7 +84,7 @@ def test_a_command_that_has_to_succeed_tells_its_last_words(b1: Remote) -> None:
         b1.run(["ls", "/nowhere"], check=True)
 
 
-def test_an_end_without_a_status_is_an_unknown_outcome_and_the_next_command_reconnects(b1: Remote) -> None:
+def test_an_end_without_status_is_unknown_and_the_next_command_reconnects(b1: Remote) -> None:
     with pytest.raises(ConnectionLost, match="whether it ran is unknown"):
         b1.run("kill -9 $(ps -o ppid= -p $PPID)")
     assert b1.run(["echo", "back"]).stdout == "back\n"

@@ -146,7 +146,7 @@ def test_a_host_has_a_home_an_address_and_temporary_files_of_its_own(up: Ordinar
 
 
 @pytest.mark.full
-def test_inventory_check_has_nothing_to_complain_of_and_says_that_there_is_no_root(up: Ordinary) -> None:
+def test_inventory_check_finds_no_problem_and_says_that_there_is_no_root(up: Ordinary) -> None:
     said = up.squall("inventory", "check", "--lab", "default")
     assert "none: reduced" in said.stdout, said.stdout + said.stderr
 
@@ -250,7 +250,7 @@ def without_root(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_where_namespaces_are_refused_it_is_had_without_asking_and_said_what_allows_more(
+def test_without_namespaces_the_lab_is_reduced_and_says_what_allows_more(
     without_root: pytest.MonkeyPatch,
 ) -> None:
     without_root.setattr(lab_requirements, "why_no_user_namespaces", lambda: "unshare failed: Operation not permitted")

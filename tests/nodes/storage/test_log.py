@@ -328,9 +328,7 @@ class TestOpening:
         assert not disk.exists("t-0/leader-epoch-checkpoint")
         assert opened(disk).epochs.entries == [(1, 0), (3, 4), (8, 6)]
 
-    def test_epochs_of_sealed_segments_are_on_the_disk_where_nobody_reads_their_batches_again(
-        self, disk: SimDisk
-    ) -> None:
+    def test_flushed_epochs_of_sealed_segments_survive_a_power_loss(self, disk: SimDisk) -> None:
         """Rule 9, and the recovery point trusts whole segments (rule 17)."""
         log = opened(disk)
         for at in range(50):
@@ -341,7 +339,7 @@ class TestOpening:
         disk.lose_power()
         assert opened(disk, recovery_point=50).epochs.entries == expected
 
-    def test_an_epoch_in_which_nothing_was_written_is_forgotten_however_the_log_ended(self, disk: SimDisk) -> None:
+    def test_an_epoch_without_writes_is_forgotten_however_the_log_ended(self, disk: SimDisk) -> None:
         log = opened(disk)
         log.append_as_leader(batch(3), 1, 0)
         log.assign_epoch(2, 3)

@@ -140,7 +140,7 @@ def test_registers_of_another_run_beside_a_history_without_any_are_unknown(tmp_p
         assert "registers.parquet: is the table of run 'forged-2'" in verdict.reasons[0]
 
 
-def test_transactions_that_are_made_of_the_history_are_made_again_whoever_put_others_there(tmp_path: Path) -> None:
+def test_derived_transactions_are_derived_again_over_a_foreign_table(tmp_path: Path) -> None:
     """A table of before there was anything said, too."""
     run = forge_run(tmp_path / "run", healthy(1), seed=1, workload={"name": LIST_APPEND})
     expected = both(run)[1]

@@ -48,7 +48,7 @@ def test_an_operation_is_due_to_the_microsecond_and_not_before() -> None:
     assert (answer.f, answer.topic, answer.partition, answer.at) == ("send", "events", 0, START + 1_000_001_000)
 
 
-def test_operations_of_the_same_time_keep_the_order_of_the_file_and_the_list_ends() -> None:
+def test_simultaneous_operations_keep_the_files_order_and_the_list_ends() -> None:
     generator: Generator = scripted(operations("1s 2 send events/0", "1s 0 send events/0"), frozenset(range(4)))
     _, generator = ask(generator, context(0))
     first, generator = ask(generator, context(1))
@@ -58,7 +58,7 @@ def test_operations_of_the_same_time_keep_the_order_of_the_file_and_the_list_end
     assert ask(generator, context(1))[0] is None
 
 
-def test_what_is_due_while_its_process_is_busy_is_done_when_it_is_free_and_holds_up_nobody_else() -> None:
+def test_a_due_operation_waits_for_its_busy_process_and_delays_no_other() -> None:
     listed = operations("1s 0 send events/0", "2s 0 send events/0", "3s 1 send events/0")
     generator: Generator = scripted(listed, frozenset(range(4)))
     _, generator = ask(generator, context(0))

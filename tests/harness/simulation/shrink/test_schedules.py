@@ -117,7 +117,7 @@ def test_no_node_goes_that_a_fault_names(schedule: Scenario) -> None:
     assert [one.cluster.controllers for one in simplify.fewer_nodes(without_c2)] == [1]
 
 
-def test_what_comes_after_the_end_goes_and_faults_that_were_open_end_with_the_load(schedule: Scenario) -> None:
+def test_events_past_the_end_go_and_open_faults_end_with_the_load(schedule: Scenario) -> None:
     shorter = simplify.ending(schedule, 3.4)
     assert [one.at for one in operations_of(shorter)] == [0.5, 2.000001, 2.25]
     assert [fault.fault for fault in shorter.nemesis] == ["kill"]

@@ -57,7 +57,7 @@ def test_a_filter_of_nothing_stops_nothing() -> None:
     assert verdict(seccomp.program([], X86), 74) == ALLOW
 
 
-def test_numbers_of_another_calling_convention_mean_something_else_and_are_let_go() -> None:
+def test_call_numbers_of_another_calling_convention_are_let_through() -> None:
     assert verdict(seccomp.program([Trap(74)], X86), 74, audit=0x40000003) == ALLOW
 
 

@@ -246,7 +246,7 @@ def test_answers_are_cut_off_again_and_again(host: Host) -> None:
     assert host.connect().asks_and_is_answered(PRODUCE)
 
 
-def test_a_killed_proxy_leaves_the_node_reachable_and_the_fault_counts_as_cut_short(
+def test_a_killed_proxy_leaves_the_node_reachable_and_the_fault_cut_short(
     host: Host, wait_until: Callable[..., float]
 ) -> None:
     host.hold(FETCH)
@@ -308,7 +308,7 @@ def test_overlapping_faults_heal_in_any_order(host: Host, order: tuple[str, str]
     assert host.is_clean()
 
 
-def test_a_dead_node_refuses_connections_and_a_restarted_one_is_behind_the_proxy_again(
+def test_a_dead_node_refuses_connections_and_restarts_behind_the_proxy(
     host: Host, wait_until: Callable[..., float]
 ) -> None:
     host.hold(FETCH)

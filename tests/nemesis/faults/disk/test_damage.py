@@ -110,7 +110,7 @@ def back(state: str = "absent", **more: object) -> dict[str, Any]:
     return {"b1": {"state": state, "pid": 7, "same": True, "files": 3, "lost_bytes": 12, **more}}
 
 
-def test_a_log_directory_that_is_what_was_copied_and_lost_something_proves_the_way_back() -> None:
+def test_a_log_directory_equal_to_a_copy_that_lost_data_proves_the_return() -> None:
     fault = fault_of(fault="file-copy-restore")
     assert fault.check_effect(back("running"), back()) is None
     assert fault.told(back()) == "2 s back: 12 bytes written since the copy are lost, the process gone"

@@ -55,7 +55,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, world: FakeWorld, *looks: list[tuple
         monkeypatch.setattr(world.hosts[name], "call", answer)
 
 
-def test_connections_that_wait_to_be_accepted_cannot_be_told_apart_and_so_do_not_last(
+def test_connections_waiting_for_accept_are_alike_and_so_do_not_last(
     world: FakeWorld, reset: ResetConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables(monkeypatch, world, [("b2", 7), ("b2", 0), ("b3", 0)], [("b2", 7), ("b3", 0), ("b3", 8)])

@@ -120,7 +120,7 @@ def test_a_stale_copy_of_a_run_is_not_checked(task: AnyTask) -> None:
     assert "is another file there" in lack
 
 
-def test_a_worker_must_have_the_table_of_registers_that_a_history_is_looked_at_with(task: AnyTask) -> None:
+def test_a_worker_must_have_the_table_of_registers_that_a_check_reads(task: AnyTask) -> None:
     registers = Path(task.path)
     history = registers.with_name(HISTORY_FILE)
     groups = row_groups_beside(history, registers)
