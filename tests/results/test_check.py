@@ -31,6 +31,7 @@ from squall.results.history.row_groups import row_groups_of
 from squall.results.report.tables import Series
 from squall.results.synthetic.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
 from squall.results.verdict.verdict import Verdict, worst
+from tests.facts import naming
 
 Run = Callable[..., Verdict]
 
@@ -347,7 +348,7 @@ def test_tables_lie_beside_the_verdict(tmp_path: Path) -> None:
 def test_there_is_a_remedy_where_there_is_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(NoJava, match="Spark needs Java 17 or newer"):
+    with pytest.raises(NoJava, match=naming("Java 17")):
         require_java()
 
 

@@ -31,6 +31,7 @@ from squall.harness.lab.lab import (
     remove_leftovers,
     state_root,
 )
+from tests.facts import naming
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -265,7 +266,7 @@ def test_missing_tools_are_named_with_the_package(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         lab_requirements.shutil, "which", lambda tool, path=None: None if tool == "nft" else f"/bin/{tool}"
     )
-    with pytest.raises(UsageError, match="needs nft\n    install: sudo apt-get install nftables"):
+    with pytest.raises(UsageError, match=naming("nft", "sudo apt-get install nftables")):
         lab_requirements.check_machine()
 
 

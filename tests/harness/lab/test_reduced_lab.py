@@ -42,6 +42,7 @@ from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology, LinkProf
 from squall.nemesis.agent.core.reduced import not_offered
 from squall.nemesis.entries import AnyFault
 from squall.nemesis.registry import ON_HOSTS, needed_verbs
+from tests.facts import naming
 from tests.harness.lab.ordinary_user import (
     Ordinary,
     directories_of_user,
@@ -290,7 +291,7 @@ def test_a_user_without_a_name_is_told(without_root: pytest.MonkeyPatch) -> None
         raise KeyError
 
     without_root.setattr(lab_requirements.pwd, "getpwuid", nobody)
-    with pytest.raises(UsageError, match="user 1000 has no name"):
+    with pytest.raises(UsageError, match=naming("user 1000")):
         lab_requirements.check_machine(reduced=True)
 
 

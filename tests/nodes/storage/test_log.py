@@ -12,6 +12,7 @@ from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.log import Log, LogConfig
+from tests.facts import naming
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -117,7 +118,7 @@ class TestAppending:
             follower.append_as_follower(leader.read(2, 10_000, upper=4, at_least_one=True))
         damaged = bytearray(leader.read(0, 10_000, upper=4, at_least_one=True))
         damaged[-1] ^= 1
-        with pytest.raises(LogError, match="the batch at offset 2 is damaged"):
+        with pytest.raises(LogError, match=naming("offset 2", "damaged")):
             follower.append_as_follower(damaged)
         assert follower.end_offset == 2, "the sound batch before it stays"
 

@@ -14,6 +14,7 @@ from squall.results.history.joining import joined
 from squall.results.history.lists import holds_lists, transactions_of
 from squall.results.history.segments import CompletionRow, InvocationRow, SegmentHeader
 from squall.results.synthetic.forge import ORIGIN
+from tests.facts import naming
 
 Rows = list[InvocationRow | CompletionRow]
 
@@ -146,7 +147,7 @@ def test_nulls_among_what_polls_delivered_are_ill_formed_and_no_crash() -> None:
     rows = enumerate(read(2, 20, [7]), 2)
     table = history_of([joined(Path("segment"), SegmentHeader("lists", 1), rows)], 0, Path("history")).table
     nulls = table.set_column(table.schema.get_field_index("values"), "values", pa.nulls(1, pa.list_(pa.int64())))
-    with pytest.raises(IllFormedHistory, match="nulls in the column values"):
+    with pytest.raises(IllFormedHistory, match=naming("nulls", "column values")):
         transactions_of(nulls)
 
 

@@ -14,6 +14,7 @@ from squall.workloads.core.generator import Answer, Context, Generator, Pending
 from squall.workloads.core.operation import OK, Completion, Event, Operation
 from squall.workloads.core.scripted import ScriptedOperation, operation_at, scripted
 from squall.workloads.log import LogOptions, LogWorkload
+from tests.facts import naming
 
 TOPICS = {"events": 2}
 START = 7_000_000_000
@@ -103,7 +104,7 @@ def test_a_seek_that_was_recorded_goes_to_the_same_offset_again() -> None:
 
 def test_a_seek_says_where_to_and_nothing_else_does() -> None:
     for wrong in ({"seek": "events/0"}, {"poll": "events/0", "to": 3}):
-        with pytest.raises(ValidationError, match="a `seek` needs `to`"):
+        with pytest.raises(ValidationError, match=naming("`seek`", "`to`")):
             ScriptedOperation.model_validate({"at": "1s", "process": 0, **wrong})
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
+from tests.facts import naming
 from tests.nemesis.agent.conftest import eventually
 
 REASON = seccomp.why_not()
@@ -408,5 +409,5 @@ def test_a_program_that_is_not_there_is_refused_with_the_reason(agent: Any, refu
 
 
 def test_disk_calls_need_a_directory_that_they_are_about(agent: Any, refused: Any) -> None:
-    with pytest.raises(refused, match="data: needed with `disk_calls`"):
+    with pytest.raises(refused, match=naming("data", "`disk_calls`")):
         agent.define(["/bin/true"], disk_calls=["fsync"])
