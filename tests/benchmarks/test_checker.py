@@ -62,7 +62,7 @@ def test_a_command_that_fails_is_no_measurement() -> None:
 
 @pytest.mark.spark
 @pytest.mark.full
-def test_runs_are_judged_in_a_process_of_their_own_and_a_bad_one_is_no_measurement(history: Path) -> None:
+def test_runs_are_judged_in_their_own_process_and_a_bad_one_is_refused(history: Path) -> None:
     found = judged([history, history], history, rounds=2)
     assert len(found.seconds) == 2 and found.peak > 2**27
     rows = History.load(history)

@@ -37,7 +37,7 @@ def test_each_of_the_bars_is_held_against_its_figure() -> None:
     }
 
 
-def test_of_several_rounds_times_are_medians_and_what_must_not_happen_is_counted_in_all() -> None:
+def test_over_rounds_times_are_medians_and_forbidden_events_are_summed() -> None:
     rounds = [
         replace(FELT, alteration_p99=20.0),
         replace(FELT, alteration_p99=49.0, alteration_longest=90.0),

@@ -40,7 +40,7 @@ def test_topic_partitions_are_created_moved_and_survive_a_controller() -> None:
     assert figures.by_default.committed[0] <= figures.by_default.applied[0]
 
 
-def test_each_figure_of_the_issue_stands_beside_its_bar_as_median_with_all_its_samples() -> None:
+def test_each_figure_is_a_median_with_samples_beside_its_bar() -> None:
     found = Failovers([Stages(1.5, 1.6, 1.7)] * 3, [1.9, 1.8, 3.0], [2.0, 2.0, 2.0])
     large = Figures(
         2_000_000,

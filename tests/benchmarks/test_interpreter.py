@@ -24,7 +24,7 @@ def test_the_round_that_warms_up_is_not_counted() -> None:
     assert len(rounds(200, 2)) == 2
 
 
-def test_several_processes_are_counted_together_from_the_first_beginning_to_the_last_end() -> None:
+def test_several_processes_count_from_the_first_beginning_to_the_last_end() -> None:
     samples = together(2, 400, 2)
     assert len(samples) == 2 and all(sample.per_second > 0 for sample in samples)
     at_once = (Round(10.0, per_second=100, microseconds=7), Round(12.0, per_second=50, microseconds=9))

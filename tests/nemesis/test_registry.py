@@ -17,6 +17,7 @@ from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import FAULT_VERBS, FAULTS, HOSTS_ONLY, ON_HOSTS, missing_verbs, needed_verbs
 from squall.nodes.protocol.messages import ApiKey
+from tests.facts import naming
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 AGENT = Path(__file__).resolve().parents[2] / "nemesis" / "agent"
@@ -71,5 +72,5 @@ def test_the_names_of_requests_are_those_of_the_protocol() -> None:
 
 def test_an_unknown_request_finds_the_nearest() -> None:
     assert known_api("Fetch") == "Fetch"
-    with pytest.raises(ValueError, match="did you mean BrokerHeartbeat"):
+    with pytest.raises(ValueError, match=naming("BrokerHeartbeat")):
         known_api("BrokerHeartbeats")

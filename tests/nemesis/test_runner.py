@@ -102,7 +102,7 @@ def test_a_lagging_leader_kill_that_does_nothing_is_exposed(world: Any, drive: A
     assert "should have been paused" in record.detail
 
 
-def test_the_leader_dies_while_its_followers_sleep_and_stays_down_after_they_woke(world: Any, drive: Any) -> None:
+def test_the_leader_dies_while_followers_sleep_and_stays_down_after(world: Any, drive: Any) -> None:
     schedule = schedule_of({"fault": "leader-kill-lagging", "target": "events/0", "at": 1, "lag": "1s"})
     runner, _ = runner_of(world, schedule)
     (record,) = drive(runner.run())

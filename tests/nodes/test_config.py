@@ -76,7 +76,7 @@ def test_a_controller_may_advertise_another_address_than_it_listens_on() -> None
     assert NodeConfig.of(FOUND | listening).advertised_controller == Endpoint("CONTROLLER", "outside", 9193)
 
 
-def test_a_combined_node_that_advertises_its_controller_still_advertises_its_broker() -> None:
+def test_a_combined_node_advertises_its_broker_beside_its_controller() -> None:
     config = NodeConfig.of(COMBINED | {"advertised.listeners": "CONTROLLER://outside:9193"})
     assert config.advertised_broker_listeners == (Endpoint("PLAINTEXT", "10.0.0.1", 9092),)
     assert config.inter_broker_listener_name == "PLAINTEXT"

@@ -34,6 +34,7 @@ from squall.results.synthetic.forge import INJECTIONS, forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES
 from squall.results.synthetic.forge_registers import healthy_registers
 from squall.results.verdict.verdict import Verdict
+from tests.facts import assert_names
 from tests.results.test_further import STALE, recorded
 
 
@@ -127,11 +128,11 @@ def test_further_checks_keep_to_the_budget_too(tmp_path: Path) -> None:
     run = tmp_path / "run"
     FAMILIES[GROUPS].write(run, 3, 200, None)
     verdict = check_run(run, InProcess(), budget=0.0)
-    assert verdict.reasons[0] == "check groups: the time limit expired before it was checked"
+    assert_names(verdict.reasons[0], "groups", "time limit")
     assert check_run(run, InProcess(), budget=600.0).verdict == "valid"
 
 
-def test_registers_of_which_nobody_knows_that_they_are_well_formed_prove_nothing(tmp_path: Path) -> None:
+def test_registers_not_known_to_be_well_formed_prove_nothing(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", STALE)
     assert check_run(run, InProcess(), budget=0.0).reasons == (OUT_OF_TIME,)
     assert check_run(run, Hasty(RECORDED_ONCE)).reasons == (OUT_OF_TIME,)

@@ -31,6 +31,7 @@ from squall.results.history.row_groups import row_groups_of
 from squall.results.report.tables import Series
 from squall.results.synthetic.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
 from squall.results.verdict.verdict import Verdict, worst
+from tests.facts import naming
 
 Run = Callable[..., Verdict]
 
@@ -120,7 +121,7 @@ def test_a_check_that_nobody_knows_is_not_taken_for_one_that_passed(run: Run) ->
     assert "check regsters: unknown check; known are log, availability, registers" in verdict.reasons[0]
 
 
-def test_a_fault_that_was_never_injected_was_not_seen_to_happen_whatever_it_says(run: Run) -> None:
+def test_a_fault_never_injected_was_not_observed_whatever_it_claims(run: Run) -> None:
     verdict = run(healthy(1), faults=(changed(injected=None),))
     assert verdict.verdict == "unknown" and "was never injected" in verdict.reasons[0]
 
@@ -259,7 +260,7 @@ def test_a_parquet_file_damaged_within_is_unknown(tmp_path: Path) -> None:
     assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
 
 
-def test_a_run_cut_short_anywhere_gives_a_verdict_that_is_never_valid_or_invalid(tmp_path: Path) -> None:
+def test_a_run_cut_short_anywhere_is_never_valid_or_invalid(tmp_path: Path) -> None:
     """`kill -9` of everything in the middle of a correct run: what was recorded proves no loss."""
     whole = forge_run(tmp_path / "whole", healthy(3))
     content = segment_path(whole, 0).read_bytes()
@@ -347,7 +348,7 @@ def test_tables_lie_beside_the_verdict(tmp_path: Path) -> None:
 def test_there_is_a_remedy_where_there_is_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(NoJava, match="Spark needs Java 17 or newer"):
+    with pytest.raises(NoJava, match=naming("Java 17")):
         require_java()
 
 
@@ -400,7 +401,7 @@ class Interrupted(InProcess):
             yield number, outcome
 
 
-def test_a_run_has_its_verdict_as_soon_as_its_tasks_are_done_whatever_becomes_of_others(tmp_path: Path) -> None:
+def test_a_run_has_its_verdict_when_its_tasks_end_whatever_others_do(tmp_path: Path) -> None:
     first, second = forge_run(tmp_path / "first", healthy(1)), forge_run(tmp_path / "second", healthy(2))
     with pytest.raises(OSError, match="gone"):
         check_runs([first, second], Interrupted(), report=False)

@@ -145,7 +145,7 @@ def test_changes_of_unknown_outcome_and_writes_alone_check_nothing(tmp_path: Pat
     assert judged(recorded(tmp_path / "seen", seen, healthy(1), checks=("log", REGISTERS))).verdict == "valid"
 
 
-def test_a_table_of_registers_that_was_deleted_is_made_again_and_never_simply_missing(tmp_path: Path) -> None:
+def test_a_deleted_table_of_registers_is_derived_again(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", STALE, healthy(1), checks=("log", "availability"))
     assert judged(run).verdict == "invalid"
     table = run / KINDS[REGISTERS].file

@@ -14,6 +14,7 @@ from squall.results.checkers.engine.engines import InProcess
 from squall.results.history.history import ClusterObservation, FaultWindow
 from squall.results.history.segments import ABSENT
 from squall.results.synthetic.forge import MILLISECOND, ORIGIN, Forged, forge_run, healthy
+from tests.facts import naming
 from tests.results.test_further import WORKS, recorded
 
 FAULT = FaultWindow(
@@ -67,10 +68,10 @@ def test_registers_faults_and_the_cluster_are_tables_too(tmp_path: Path) -> None
 
 def test_a_series_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
     directory = forge_run(tmp_path / "run", healthy(1))
-    with pytest.raises(KeyError, match="none yet; squall check makes them"):
+    with pytest.raises(KeyError, match=naming("squall check")):
         squall.results.load(directory).series("latency")
     check_run(directory, InProcess(), report=False)
-    with pytest.raises(KeyError, match="known are errors, latency, outages, partitions, throughput"):
+    with pytest.raises(KeyError, match=naming("errors", "latency", "outages", "partitions", "throughput")):
         squall.results.load(directory).series("latencies")
 
 

@@ -14,6 +14,7 @@ from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.results.history.segments import read_segment, segment_path
 from squall.workloads.idempotence import CUT, Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.workload import options_from
+from tests.facts import naming
 
 PRODUCE, METADATA = b"\x00\x00rest", b"\x00\x03rest"
 
@@ -64,7 +65,7 @@ async def sent(connector: CuttingConnector, *frames: bytes) -> Ears:
     return ears
 
 
-def test_every_so_many_produce_requests_are_cut_by_turns_before_and_in_place_of_the_answer() -> None:
+def test_produce_requests_are_cut_by_turns_before_and_instead_of_answers() -> None:
     cuts = Cuts(3)
     assert [cuts.next(PRODUCE) for _ in range(12)] == [None, None, "request", None, None, "answer"] * 2
     assert dict(cuts.made) == {"request": 2, "answer": 2}
@@ -102,7 +103,7 @@ def test_other_answers_are_heard() -> None:
 def test_what_only_the_native_client_can_do_is_refused_for_others() -> None:
     plain = IdempotenceOptions.model_validate({"name": "idempotence", "client": "confluent"})
     assert options_from(plain.model_dump()) == plain, "as it travels to a load worker"
-    with pytest.raises(ValidationError, match="only connections of `client: native` can be cut"):
+    with pytest.raises(ValidationError, match=naming("`client: native`")):
         IdempotenceOptions.model_validate({"name": "idempotence", "client": "confluent", "cut_every": 3})
 
 

@@ -94,7 +94,7 @@ def shape(operations: list[Operation]) -> list[tuple[str, int]]:
     return sorted((one.f, one.thread) for one in operations)
 
 
-def test_a_topic_is_raced_for_read_altered_by_one_deleted_by_the_same_and_looked_for() -> None:
+def test_a_topic_is_raced_for_read_altered_and_deleted_by_one_then_read() -> None:
     hand = Hand(alters=1)
     everybody_reads = [(READ, 0), (READ, 1), (READ, 2)]
     assert shape(hand.round()) == [(CAS, 0), (CAS, 1), (CAS, 2)]
@@ -267,7 +267,7 @@ def read_from(broker: Broker) -> Completion:
     return asyncio.run(scenario())
 
 
-def test_a_reader_waits_until_the_broker_shows_its_barrier_and_believes_nothing_before() -> None:
+def test_a_reader_believes_nothing_before_the_broker_shows_its_barrier() -> None:
     broker = Broker(behind=2, told=["1", "2", "3"])
     completion = read_from(broker)
     assert (completion.type, completion.found) == (OK, 3)
@@ -289,7 +289,7 @@ def test_a_topic_that_is_not_there_is_a_register_that_holds_nothing() -> None:
     assert read_from(Broker(behind=0, told=[None], missing=True)).found == ABSENT
 
 
-def test_a_topic_without_its_value_is_looked_at_again_and_believed_only_if_it_stays_so() -> None:
+def test_a_topic_without_its_value_is_read_again_before_it_is_believed() -> None:
     assert read_from(Broker(behind=0, told=[None, "5"])).found == 5
     lasting = Broker(behind=0, told=[None])
     assert read_from(lasting).found == UNREADABLE_VALUE

@@ -19,6 +19,7 @@ from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.exclusion import clashes
 from squall.nemesis.options import DiskError, Kill
 from squall.nemesis.registry import FAULTS, KINDS
+from tests.facts import naming
 
 HOSTS = Inventory(
     "inventory.yaml",
@@ -80,7 +81,7 @@ class TestChoice:
         assert chosen_rows([]) == ROWS
 
     def test_a_row_that_there_is_not_is_told_with_the_nearest(self) -> None:
-        with pytest.raises(UsageError, match="did you mean `clock step`"):
+        with pytest.raises(UsageError, match=naming("`clock step`")):
             chosen_rows(["clock stop"])
 
 

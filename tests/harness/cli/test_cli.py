@@ -10,6 +10,7 @@ import pytest
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.cli import bench
 from squall.harness.cli.main import status_of
+from tests.facts import assert_names
 
 SUITES = Path(__file__).resolve().parent.parent.parent.parent / "suites"
 
@@ -38,7 +39,9 @@ def test_a_missing_argument_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_suite_that_is_not_there_is_bad_usage_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["plan", "none.yaml"]) == 254
-    assert capsys.readouterr().err == "none.yaml: no such file\n"
+    printed = capsys.readouterr().err
+    assert_names(printed, "none.yaml")
+    assert printed.count("\n") == 1
 
 
 def test_a_mistake_in_a_suite_names_file_line_field_and_remedy(
@@ -47,7 +50,10 @@ def test_a_mistake_in_a_suite_names_file_line_field_and_remedy(
     path = tmp_path / "wrong.yaml"
     path.write_text("scenario: a\nnemesis:\n  - {fault: kill, target: one broker, at: 5s}\nexpct: valid\n")
     assert status_of(["run", str(path)]) == 254
-    assert capsys.readouterr().err == f"{path}:4: expct: unknown key; did you mean `expect`?\n"
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"{path}:4: expct: ")
+    assert_names(printed, "`expect`")
+    assert printed.count("\n") == 1
 
 
 def test_an_unknown_scenario_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

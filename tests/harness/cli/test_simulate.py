@@ -16,13 +16,13 @@ from squall.harness.simulation.run.run import SimOptions, SimResult
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 
 
-def test_a_long_simulation_tells_every_tenth_of_its_seeds_and_a_short_one_nothing() -> None:
+def test_a_long_simulation_reports_each_tenth_of_seeds_a_short_one_nothing() -> None:
     assert tenths(2000) == {200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800}
     assert tenths(20) == set()
 
 
 @pytest.mark.parametrize("listable", [True, False])
-def test_a_failing_seed_is_told_with_what_shortens_it_only_if_a_schedule_can_list_it(listable: bool) -> None:
+def test_a_failing_seed_shows_a_shrink_only_if_a_schedule_can_list_it(listable: bool) -> None:
     failed = SimResult(seed=4, verdict="invalid", digest="", broken=("ACK",), problem="offset 3 is gone")
     said = told(failed, "some", SimOptions(), listable)
     assert ("squall shrink 4 --suite some" in said) == listable

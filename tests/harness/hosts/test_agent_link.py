@@ -16,6 +16,7 @@ from squall.harness.hosts.deploy import deploy, probe
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command
 from squall.nemesis.core.ports import HostUnreachable, VerbFailed
+from tests.facts import naming
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -59,7 +60,7 @@ def test_a_verb_is_answered(b1: Remote) -> None:
 def test_a_refusal_tells_host_verb_kind_and_reason(b1: Remote) -> None:
     async def body() -> None:
         async with odd_agent(b1) as host:
-            with pytest.raises(VerbFailed, match="b1: refuse: not today") as caught:
+            with pytest.raises(VerbFailed, match=naming("b1", "refuse", "not today")) as caught:
                 await host.call("refuse")
             assert caught.value.kind == "refused"
 

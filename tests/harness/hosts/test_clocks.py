@@ -13,7 +13,7 @@ def contains(reading: ClockReading, offset: float) -> bool:
     return abs(reading.offset - offset) <= reading.error
 
 
-def test_whenever_within_an_exchange_the_other_answered_its_offset_lies_within_the_error() -> None:
+def test_an_offset_lies_within_its_error_wherever_in_the_exchange() -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     for _ in range(500):

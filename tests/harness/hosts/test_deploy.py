@@ -58,7 +58,7 @@ def fake_pip(kind: str) -> object:
     return run
 
 
-def test_a_bundle_holds_the_packages_their_byte_code_the_agent_and_the_checksum_library(tmp_path: Path) -> None:
+def test_a_bundle_holds_packages_byte_code_agent_and_checksum_library(tmp_path: Path) -> None:
     bundle = source_tree(tmp_path).bundle(HostKind.here())
     found = names(bundle)
     assert {"lib/squall/toy/__init__.py", "lib/squall/toy/deep/thought.py", "agent/agent.py"} <= set(found)

@@ -31,6 +31,7 @@ from squall.harness.lab.lab import (
     remove_leftovers,
     state_root,
 )
+from tests.facts import naming
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
@@ -124,7 +125,7 @@ def test_a_host_cannot_hurt_the_machine_it_runs_on(b1: Remote) -> None:
     assert b1.run("ls /dev/vda /dev/sda").exit_status != 0
 
 
-def test_the_control_process_stays_in_its_network_and_its_sockets_reach_the_hosts(lab: Lab) -> None:
+def test_the_control_process_stays_in_its_network_and_reaches_the_hosts(lab: Lab) -> None:
     before = Path("/proc/self/ns/net").readlink()
     with lab.network.socket() as made:
         made.settimeout(5)
@@ -207,7 +208,7 @@ def test_two_labs_of_one_name_are_refused_with_the_command_that_helps(own_lab: L
         lab_up(1, 1, name=NAME)
 
 
-def test_of_two_that_bring_up_one_lab_at_once_one_has_it_and_the_other_leaves_it_alone(
+def test_of_two_that_bring_up_one_lab_one_has_it_and_the_other_backs_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both have seen that there is none of that name; also where one was killed before and has left its files."""
@@ -257,7 +258,7 @@ def test_missing_tools_are_named_with_the_package(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         lab_requirements.shutil, "which", lambda tool, path=None: None if tool == "nft" else f"/bin/{tool}"
     )
-    with pytest.raises(UsageError, match="needs nft\n    install: sudo apt-get install nftables"):
+    with pytest.raises(UsageError, match=naming("nft", "sudo apt-get install nftables")):
         lab_requirements.check_machine()
 
 

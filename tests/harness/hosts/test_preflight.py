@@ -97,7 +97,7 @@ class TestHosts:
         assert str(error).count("connection refused on port 23") == 3
 
 
-def test_hosts_whose_disk_calls_cannot_be_watched_are_refused_together_with_the_reason() -> None:
+def test_hosts_without_watchable_disk_calls_are_refused_with_the_reason() -> None:
     class Unfit:
         def __init__(self, number: int) -> None:
             self.spec = HostSpec(name=f"b{number}", address=f"10.0.0.{number}", groups=("brokers",))
@@ -112,7 +112,7 @@ def test_hosts_whose_disk_calls_cannot_be_watched_are_refused_together_with_the_
     assert str(refused.value).count("disk calls: kernel 4.19 refuses it") == 2
 
 
-def test_hosts_that_say_that_they_cannot_carry_out_a_verb_are_refused_where_it_is_needed() -> None:
+def test_hosts_that_cannot_carry_out_a_verb_are_refused_where_it_is_needed() -> None:
     without = dict.fromkeys(("rpc.hold", "rpc.cut"), "no nft_tproxy")
     found = {"b1": {"unable": without}, "b2": {"unable": {}}, "b3": {}}
     refuse_unable(found, ["net.drop"])

@@ -71,7 +71,7 @@ def test_the_node_accepts_the_configuration_it_is_given() -> None:
     assert str(config.metrics_listener) == "10.0.0.2:9404"
 
 
-def test_with_dynamic_voters_nodes_look_for_the_quorum_and_controllers_are_formatted() -> None:
+def test_dynamic_voters_are_formatted_and_nodes_find_the_quorum() -> None:
     """KIP-853: every controller begins with the same list, in which it finds its own directory."""
     plans = configure(COMBINED, dynamic_voters=True)
     config = parsed(plans["n3"])
@@ -155,7 +155,7 @@ def test_a_node_writes_a_control_trace_that_is_fetched_with_its_log() -> None:
     assert plan.digest[-4:-1] == ("-m", "squall.nodes.server.digest", plan.process.data)
 
 
-def test_an_agent_is_told_where_a_node_speaks_kafkas_protocol_and_nothing_of_its_metrics() -> None:
+def test_an_agent_learns_a_nodes_kafka_address_and_not_its_metrics_address() -> None:
     ports = {name: plan.process.arguments()["ports"] for name, plan in configure(SEPARATE).items()}
     assert (ports["b1"], ports["c1"]) == ([9092], [9093])
 

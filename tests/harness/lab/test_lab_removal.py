@@ -17,6 +17,7 @@ from squall.harness.errors import UsageError
 from squall.harness.lab import lab as lab_module
 from squall.harness.lab.lab import DATA, STATE, lab_directory, lab_down, lab_status, lab_up, state_root
 from squall.harness.lab.owned import MARK, DirectoryNotOurs, make_owned, private_directory, remove_owned
+from tests.facts import naming
 
 GONE = {"supervisor": 1, "supervisor_started": -1, "holder": 1, "holder_started": -1}
 """Process 1 did not start then."""
@@ -208,7 +209,7 @@ class TestPrivateDirectory:
     def test_one_of_another_user_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "theirs").mkdir(mode=0o700)
         os.chown(tmp_path / "theirs", 12345, -1)
-        with pytest.raises(DirectoryNotOurs, match="belongs to user 12345"):
+        with pytest.raises(DirectoryNotOurs, match=naming("user 12345")):
             private_directory(tmp_path / "theirs", "remedy")
 
     def test_it_is_made_if_it_is_not_there(self, tmp_path: Path) -> None:

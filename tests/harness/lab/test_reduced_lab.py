@@ -41,6 +41,7 @@ from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology, LinkProf
 from squall.nemesis.agent.core.reduced import not_offered
 from squall.nemesis.entries import AnyFault
 from squall.nemesis.registry import ON_HOSTS, needed_verbs
+from tests.facts import naming
 from tests.harness.lab.ordinary_user import (
     Ordinary,
     directories_of_user,
@@ -146,7 +147,7 @@ def test_a_host_has_a_home_an_address_and_temporary_files_of_its_own(up: Ordinar
 
 
 @pytest.mark.full
-def test_inventory_check_has_nothing_to_complain_of_and_says_that_there_is_no_root(up: Ordinary) -> None:
+def test_inventory_check_finds_no_problem_and_says_that_there_is_no_root(up: Ordinary) -> None:
     said = up.squall("inventory", "check", "--lab", "default")
     assert "none: reduced" in said.stdout, said.stdout + said.stderr
 
@@ -252,7 +253,7 @@ def without_root(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_where_namespaces_are_refused_it_is_had_without_asking_and_said_what_allows_more(
+def test_without_namespaces_the_lab_is_reduced_and_says_what_allows_more(
     without_root: pytest.MonkeyPatch,
 ) -> None:
     without_root.setattr(lab_requirements, "why_no_user_namespaces", lambda: "unshare failed: Operation not permitted")
@@ -292,7 +293,7 @@ def test_a_user_without_a_name_is_told(without_root: pytest.MonkeyPatch) -> None
         raise KeyError
 
     without_root.setattr(lab_requirements.pwd, "getpwuid", nobody)
-    with pytest.raises(UsageError, match="user 1000 has no name"):
+    with pytest.raises(UsageError, match=naming("user 1000")):
         lab_requirements.check_machine(reduced=True)
 
 

@@ -139,7 +139,7 @@ def test_everything_ends_with_an_sshd(tmp_path: Path) -> None:
         await_gone(everybody, one.process)
 
 
-def test_should_both_be_killed_at_once_the_sshds_die_and_the_rest_is_found_by_its_home(tmp_path: Path) -> None:
+def test_if_both_are_killed_sshds_die_and_the_rest_is_found_by_its_home(tmp_path: Path) -> None:
     with running(tmp_path) as one:
         everybody, holder = one.everybody(), one.holder
         for deed in (signal.SIGSTOP, signal.SIGKILL):

@@ -8,7 +8,7 @@ from squall.harness.errors import UsageError
 from squall.harness.scenario.targets import refuse_without_clients
 
 
-def test_without_client_hosts_a_fault_that_is_aimed_at_clients_is_refused_with_what_to_do() -> None:
+def test_a_client_fault_without_client_hosts_is_refused_with_a_remedy() -> None:
     with pytest.raises(UsageError) as refused:
         refuse_without_clients("asleep.yaml", "inventory.yaml", [])
     assert "pause-clients needs load workers on client hosts; inventory.yaml has no client" in str(refused.value)

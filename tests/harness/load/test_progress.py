@@ -8,7 +8,7 @@ from squall.harness.load.worker import LoadProgress
 from squall.workloads.core.operation import INFO, OK, POLL, SEND, Completion, Event, Operation
 
 
-def test_progress_is_told_by_function_and_outcome_with_errors_records_and_latencies() -> None:
+def test_progress_counts_by_function_and_outcome_errors_records_latencies() -> None:
     progress = LoadProgress()
     send, poll = Operation(SEND, 0, 0, 0, 1000, "events", 0, 7), Operation(POLL, 1, 1, 1, 1000, "events", 0)
     for event in (

@@ -176,7 +176,7 @@ class TestOnAClientHost:
         assert client["name"] == "load1" and "±" in client["facts"]["clock"]
         assert load1.run("ls ~/.squall/load", check=True).stdout == "", "hosts are left as they were found"
 
-    def test_after_the_death_of_the_control_process_workers_keep_what_they_recorded_and_end(
+    def test_workers_keep_their_recordings_and_end_without_the_control_process(
         self, lab: Lab, load1: Remote, squall: Any
     ) -> None:
         process, segment = begun(squall, lab, load1)

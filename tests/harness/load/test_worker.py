@@ -73,9 +73,7 @@ def test_a_load_and_its_final_reads_become_a_history(tmp_path: Path, brokers: Bo
     assert history.topic_partitions == [("whole", 0), ("whole", 1)]
 
 
-def test_workers_end_and_keep_what_they_recorded_when_the_control_process_is_gone(
-    tmp_path: Path, brokers: Bootstrap
-) -> None:
+def test_workers_end_with_their_recordings_when_control_is_gone(tmp_path: Path, brokers: Bootstrap) -> None:
     async def scenario() -> list[int | None]:
         workers = await started(tmp_path, brokers, "orphaned")
         await workers.load()

@@ -6,6 +6,7 @@ import pytest
 
 from squall.harness.loopback.scraping import parse
 from squall.nodes.node.metric_names import METRICS
+from tests.facts import naming
 
 TEXT = """# HELP size bytes
 # TYPE size gauge
@@ -38,9 +39,9 @@ def test_whole_values_are_floats() -> None:
 
 
 def test_what_is_not_one_sample_is_an_error() -> None:
-    with pytest.raises(LookupError, match="2 samples of size"):
+    with pytest.raises(LookupError, match=naming("2 samples", "size")):
         parse(TEXT).value("size", partition="0")
-    with pytest.raises(LookupError, match="0 samples of down"):
+    with pytest.raises(LookupError, match=naming("0 samples", "down")):
         parse(TEXT).value("down")
 
 

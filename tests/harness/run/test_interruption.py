@@ -138,9 +138,7 @@ def everything_in(lab: Lab) -> list[psutil.Process]:
     return [supervisor, *supervisor.children(recursive=True)]
 
 
-def test_after_kill_9_in_a_network_partition_hosts_heal_themselves_and_the_history_is_judged(
-    lab: Lab, squall: Any
-) -> None:
+def test_after_kill_9_in_a_partition_hosts_heal_and_the_run_is_judged(lab: Lab, squall: Any) -> None:
     seconds = 4.0
     running = run_until_cut(squall, seconds)
     workers = load_workers(running)

@@ -185,7 +185,7 @@ def test_a_generator_that_breaks_a_rule_stops_the_run_before_anything_is_done(br
     assert recorded == []
 
 
-def test_values_made_for_every_operation_are_no_business_of_the_garbage_collector() -> None:
+def test_values_made_for_every_operation_are_untracked_by_the_collector() -> None:
     made, recorded = interpreter(Limit(1, Writes("events", 0)), at_once)
     asyncio.run(made.run())
     event = recorded[1]
@@ -198,7 +198,7 @@ def test_the_generators_last_state_is_returned() -> None:
     assert isinstance(last, InOrder)
 
 
-def test_no_client_acts_before_its_invocation_would_survive_the_death_of_the_process(tmp_path: Path) -> None:
+def test_no_client_acts_before_its_invocation_is_safe_from_process_death(tmp_path: Path) -> None:
     """HX-03: what the file holds is what a killed worker leaves; others may read what was done meanwhile."""
     recorder = Recorder.open(tmp_path, "run", 0)
     missing: list[Operation] = []

@@ -46,7 +46,7 @@ all:
 """
 
 
-def test_hosts_inherit_from_all_and_from_their_group_and_have_the_last_word_themselves() -> None:
+def test_hosts_inherit_from_all_and_their_group_and_override_both() -> None:
     inventory = read(CLUSTER)
     b1, b2 = inventory.brokers
     assert (b1.address, b1.port, b1.rack, b1.user) == ("10.0.0.21", 2222, "r1", "squall")

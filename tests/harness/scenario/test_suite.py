@@ -11,6 +11,7 @@ import pytest
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Suite, load_suite, read_suite, suite_schema
 from squall.harness.yaml_source import parse_yaml
+from tests.facts import naming
 
 SUITES = sorted((Path(__file__).resolve().parent.parent.parent.parent / "suites").glob("*.yaml"))
 
@@ -59,7 +60,7 @@ def test_one_file_may_hold_several_scenarios() -> None:
 
 
 def test_only_names_the_nearest_scenario() -> None:
-    with pytest.raises(UsageError, match="did you mean `one`"):
+    with pytest.raises(UsageError, match=naming("`one`")):
         suite(MINIMAL).only("onee")
 
 

@@ -92,7 +92,7 @@ def test_milliseconds_may_go_back_within_what_is_known_of_the_clock() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_whatever_clocks_do_no_log_is_shuffled_and_a_certain_place_is_the_true_one(seed: int) -> None:
+def test_no_log_is_reordered_by_clocks_and_a_certain_place_is_the_true_one(seed: int) -> None:
     chance = random.Random(seed)
     options = chance.choice(
         [

@@ -35,7 +35,7 @@ def _machine() -> None:
     need_lab()
 
 
-def test_a_start_under_a_clock_that_is_an_hour_ahead_stands_between_the_faults_phases(squall: CommandLine) -> None:
+def test_a_start_under_a_clock_one_hour_ahead_stands_between_fault_phases(squall: CommandLine) -> None:
     (squall.directory / "an-hour-ahead.yaml").write_text(SUITE)
     said = squall("run", "an-hour-ahead.yaml", "--seed", "7", "--in-process")
     assert said.status == 0, said.all

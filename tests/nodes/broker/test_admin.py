@@ -424,7 +424,7 @@ def test_the_clusters_defaults_are_described_with_their_source(world: World) -> 
         assert (one.value, one.config_source, one.read_only) == ("2", 3, False)
 
 
-def test_a_cluster_default_of_min_isr_reaches_replicas_without_a_setting_of_their_own(world: World) -> None:
+def test_a_default_min_isr_reaches_replicas_without_their_own_setting(world: World) -> None:
     """EL-06: leader and controller go by the same min ISR."""
     world.create("t", min_isr=3)
     world.create("u")

@@ -91,9 +91,7 @@ def test_every_state_and_every_wish_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("silent_for", [0, 4, 8])
-def test_a_new_controller_fences_who_is_silent_one_session_after_it_became_active(
-    controller: Any, silent_for: int
-) -> None:
+def test_a_new_controller_fences_silent_brokers_after_one_session(controller: Any, silent_for: int) -> None:
     """FD-04: what the old one knew of sessions is gone, so the outage may last up to one session longer, never less."""
     controller.live_on(silent_for, 2, 3)
     controller.start()

@@ -121,7 +121,7 @@ def test_without_elr_the_last_member_stays_in_the_isr_when_it_goes(controller_wi
     assert isinstance(unfence, UnfenceBrokerRecord) and isinstance(elect, PartitionChangeRecord)
 
 
-def test_unclean_election_where_a_topic_allows_it_leaves_a_recovering_leader_alone(controller: Any) -> None:
+def test_unclean_election_where_allowed_leaves_a_recovering_leader_alone(controller: Any) -> None:
     controller.create_topic("lossy", assignment={0: [1, 2]}, configs={"unclean.leader.election.enable": "true"})
     controller.alter_partition(1, [1], topic="lossy")
     controller.live_on(10, 2, 3)

@@ -206,7 +206,7 @@ def test_switched_off_the_isr_keeps_those_who_had_everything(durable: Any) -> No
     assert durable.partition().leader == 2
 
 
-def test_switched_off_after_all_restarted_uncleanly_the_last_leader_is_back_in_the_isr(make_controller: Any) -> None:
+def test_without_elr_after_unclean_restarts_the_last_leader_is_in_the_isr(make_controller: Any) -> None:
     controller = with_events(make_controller(last_known_leader=False), MIN_ISR_2)
     all_restart_uncleanly(controller)
     controller.keep_eligible_leaders(0)

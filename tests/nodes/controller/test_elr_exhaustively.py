@@ -28,7 +28,7 @@ def test_one_lossy_restart_costs_nothing() -> None:
     assert outcome.states > 10_000
 
 
-def test_without_elr_the_last_replica_standing_takes_acknowledged_records_with_it() -> None:
+def test_without_elr_the_last_replica_standing_takes_acked_records_along() -> None:
     """N09: the ISR keeps its last member, which comes back without them and leads."""
     outcome = explore(small(elr=False, lossy=1))
     assert outcome.trace is not None
@@ -39,7 +39,7 @@ def test_without_elr_nothing_is_lost_while_every_log_is_kept() -> None:
     assert explore(small(elr=False, lossy=0, kills=2)).trace is None
 
 
-def test_more_lossy_restarts_leave_nobody_to_lead_rather_than_an_incomplete_leader() -> None:
+def test_more_lossy_restarts_leave_no_leader_rather_than_an_incomplete_one() -> None:
     outcome = explore(small(lossy=2))
     assert outcome.trace is None
     assert outcome.leaderless
@@ -68,7 +68,7 @@ def test_the_last_known_leader_is_complete_however_many_are_killed() -> None:
     assert not outcome.leaderless
 
 
-def test_the_last_known_leader_may_be_incomplete_when_all_restarted_uncleanly_and_it_lost_power() -> None:
+def test_unclean_restarts_and_power_loss_leave_an_incomplete_last_leader() -> None:
     """The limit that `elections` states: as many unclean restarts as min ISR, one of them lossy."""
     outcome = explore(small(lossy=1, kills=1, last_known_leader=True))
     assert outcome.trace is not None
@@ -87,7 +87,7 @@ def test_min_isr_may_be_edited_at_any_time(min_isr: int, edits: tuple[int, ...])
     assert explore(small(lossy=0, min_isr=min_isr, edits=edits)).trace is None
 
 
-def test_an_edit_that_moves_no_partition_epoch_lets_a_leader_commit_alone_by_the_old_setting() -> None:
+def test_an_edit_without_a_partition_epoch_lets_a_leader_commit_alone() -> None:
     outcome = explore(small(lossy=0, min_isr=1, edits=(2,), edit_moves_partition_epoch=False))
     assert outcome.trace == (
         "append",

@@ -27,7 +27,7 @@ def may_write(controller: Any) -> bool:
 @pytest.mark.parametrize("eligible", [True, False], ids=["with ELR", "without"])
 @pytest.mark.parametrize("min_isr", [1, 2, 3])
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)], ids=str)
-def test_failures_one_by_one_are_outlived_down_to_one_replica_and_written_through_down_to_min_isr(
+def test_failures_leave_a_leader_to_one_replica_and_writes_to_min_isr(
     make_controller: Any, eligible: bool, min_isr: int, order: tuple[int, ...]
 ) -> None:
     """FM-01: availability as the model says, at every rung of the ladder down and up."""
@@ -63,7 +63,7 @@ def test_two_that_fail_at_once_are_dealt_with_one_after_the_other(durable: Any) 
     assert (found.leader, found.isr, found.elr) == (3, (3,), (2,))
 
 
-def test_a_member_that_does_not_answer_counts_until_the_controller_has_taken_it_out(durable: Any) -> None:
+def test_a_silent_member_counts_until_the_controller_has_removed_it(durable: Any) -> None:
     """FM-03: the ISR is waited for as a whole. Out of it, it is waited for no more."""
     assert 3 in durable.partition().isr
     durable.alter_partition(1, [1, 2])

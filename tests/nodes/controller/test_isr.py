@@ -156,7 +156,7 @@ def test_a_broker_whose_disk_was_wiped_may_not_join_by_what_it_had(controller: A
     assert controller.partition().isr == (1, 2)
 
 
-def test_of_two_proposals_for_one_topic_partition_in_a_request_the_second_is_refused(controller: Any) -> None:
+def test_of_two_proposals_for_one_partition_the_second_is_refused(controller: Any) -> None:
     """Rule 20 says that a leader never does that; were both taken, the second would rest on a state that is gone."""
     epoch = controller.image.brokers[1].epoch
     topic_id = controller.image.topic_ids["events"]

@@ -59,7 +59,7 @@ def test_one_turn_writes_at_most_one_batch_more(full: Any) -> None:
     assert len(ends) > TOPICS * PARTITIONS // 10
 
 
-def test_every_leadership_moves_before_the_broker_is_fenced_and_it_is_answered_after_that(full: Any) -> None:
+def test_all_leaderships_move_before_the_broker_is_fenced_and_answered(full: Any) -> None:
     """Rule 25."""
     before = full.raft.end_offset
     request = leave(full)
@@ -120,7 +120,7 @@ def test_the_next_controller_ends_a_controlled_shutdown_that_was_left_half_way(f
     assert all(one.leader == 2 and one.isr == (2,) for _, _, one in full.image.all_partitions())
 
 
-def test_the_next_controller_elects_for_what_a_return_that_was_left_half_way_did_not_reach(full: Any) -> None:
+def test_the_next_controller_finishes_elections_of_a_half_done_return(full: Any) -> None:
     """The broker is unfenced by the first batch already, so that no heartbeat of its would bring it up again."""
 
     def beat(broker: int, *, fence: bool) -> Any:

@@ -32,7 +32,7 @@ def wide(make_controller: Any) -> Any:
     return made
 
 
-def test_replacing_all_grows_catches_up_and_shrinks_when_the_last_of_the_target_is_in_sync(wide: Any) -> None:
+def test_replace_all_grows_catches_up_and_shrinks_with_the_last_in_sync(wide: Any) -> None:
     before = wide.raft.end_offset
     assert reassign(wide, [4, 5, 6]) == ErrorCode.NONE
     begun = wide.partition()
@@ -48,7 +48,7 @@ def test_replacing_all_grows_catches_up_and_shrinks_when_the_last_of_the_target_
     assert all(isinstance(record, PartitionChangeRecord) for record in wide.records(before))
 
 
-def test_a_record_that_removes_replicas_raises_the_leader_epoch_of_a_leader_that_stays(wide: Any) -> None:
+def test_removing_replicas_raises_the_leader_epoch_of_a_leader_that_stays(wide: Any) -> None:
     """Rule 23. Nothing is to be caught up: it is complete with its beginning."""
     assert reassign(wide, [1, 2]) == ErrorCode.NONE
     done = wide.partition()
@@ -106,7 +106,7 @@ def test_another_replication_factor_needs_leave(wide: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_reassignments_shrink_no_isr_below_min_and_end_once_all_targets_live(wide: Any, seed: int) -> None:
+def test_random_reassignments_keep_min_isr_and_end_once_all_targets_live(wide: Any, seed: int) -> None:
     """RA-04, RA-05, RA-08 over every record; the seed is in the test's name."""
     rng = Random(seed)
     for _ in range(25):

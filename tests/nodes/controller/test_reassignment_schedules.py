@@ -193,7 +193,7 @@ def test_another_target_meanwhile_does_not_forget_the_beginning(wide: Controller
     assert (wide.partition().replicas, wide.partition().isr) == ((1, 2, 3), (1, 2, 3))
 
 
-def test_a_target_that_is_in_sync_already_completes_with_its_beginning_in_any_order(wide: Controller) -> None:
+def test_a_target_already_in_sync_completes_with_its_start_in_any_order(wide: Controller) -> None:
     assert reassign(wide, [3, 1]) == ErrorCode.NONE
     now = wide.partition()
     assert (now.replicas, now.isr, now.leader, now.adding, now.removing) == ((3, 1), (1, 3), 1, (), ())

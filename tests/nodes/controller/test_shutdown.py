@@ -15,7 +15,7 @@ def wish(controller: Any, broker: int) -> Any:
     return controller.heartbeat(broker, want_shut_down=True)
 
 
-def test_the_mark_comes_first_then_the_leadership_and_the_isr_move_in_the_same_batch(controller: Any) -> None:
+def test_the_mark_comes_first_then_leadership_and_isr_move_in_one_batch(controller: Any) -> None:
     before = controller.raft.end_offset
     response = wish(controller, 1)
     assert (response.error_code, response.should_shut_down, response.is_fenced) == (ErrorCode.NONE, False, False)
@@ -107,9 +107,7 @@ def test_many_topic_partitions_move_in_few_batches(make_controller: Any) -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_heard_in_whatever_order_nobody_stops_as_leader_or_before_all_know(
-    make_controller: Any, seed: int
-) -> None:
+def test_in_any_order_no_broker_stops_as_leader_or_before_all_know(make_controller: Any, seed: int) -> None:
     """CS-02, CS-04 over random schedules of heartbeats, fencing and failovers; the seed is in the test's name."""
     rng = Random(seed)
     controller = make_controller()

@@ -18,7 +18,7 @@ from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateT
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 
-def test_a_topic_is_created_with_all_active_replicas_in_sync_and_the_first_leading(controller: Any) -> None:
+def test_a_topic_starts_with_active_replicas_in_sync_and_the_first_leading(controller: Any) -> None:
     result = controller.create_topic("orders", partitions=6)
     assert (result.error_code, result.num_partitions, result.replication_factor) == (ErrorCode.NONE, 6, 3)
     assert result.topic_id == controller.image.topic_ids["orders"]

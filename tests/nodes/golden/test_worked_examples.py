@@ -23,7 +23,7 @@ def test_golden_d5_a_fetch_from_epoch_2_offset_7_is_told_that_epoch_2_ends_at_6(
     assert (answer.error, answer.diverging, len(answer.records)) == (ErrorCode.NONE, (2, 6), 0)
 
 
-def test_golden_d4_a_follower_told_that_epoch_2_ends_at_6_cuts_there_and_asks_again() -> None:
+def test_golden_d4_a_follower_told_epoch_2_ends_at_6_truncates_and_asks() -> None:
     follower = Node(2, [1, 1, 1, 2, 2, 2, 2, 2]).follow(3, 4)
     assert follower.next_fetch()[1] == (2, 8)
     follower = Node(2, [1, 1, 1, 2, 2, 2, 2, 2]).follow(3, 4)

@@ -116,7 +116,7 @@ def test_replaying_values_makes_the_image_that_replaying_their_records_makes(see
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_values_at_once_make_the_image_and_the_delta_that_their_records_make(seed: int) -> None:
+def test_many_values_at_once_make_the_same_image_and_delta_as_records(seed: int) -> None:
     by_values, by_record, deltas = MetadataImage(), MetadataImage(), (MetadataDelta(), MetadataDelta())
     rng = Random(seed)
     every, offset = values(rng), 0
@@ -185,7 +185,7 @@ def test_damaged_values_are_refused_or_taken_exactly_as_their_records_are(seed: 
     assert by_value.fingerprint() == by_record.fingerprint(), f"seed {seed}"
 
 
-def test_a_value_that_says_otherwise_where_nobody_looked_before_is_not_taken_for_a_known_one() -> None:
+def test_a_value_that_differs_in_an_unread_part_is_not_taken_for_known() -> None:
     tables = PartitionTables()
     first = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1, 2], isr=[1], leader=1)
     second = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1], isr=[2, 1], leader=1)
@@ -193,7 +193,7 @@ def test_a_value_that_says_otherwise_where_nobody_looked_before_is_not_taken_for
     assert [one.isr for _, one in found] == [(1,), (2, 1)]
 
 
-def test_lists_that_end_elsewhere_than_in_the_value_before_are_read_where_they_end() -> None:
+def test_lists_longer_or_shorter_than_known_ones_are_read_to_their_end() -> None:
     """The shorter ones are known already when they come behind the longer, and the other way round."""
     records = [
         PartitionRecord(partition_id=number, topic_id=TOPIC, replicas=replicas, isr=replicas[:1], leader=number)

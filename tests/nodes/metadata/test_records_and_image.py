@@ -68,7 +68,7 @@ def test_unknown_or_cut_off_records_are_refused(value: bytes) -> None:
         decode_record(value)
 
 
-def test_a_change_record_moves_the_partition_epoch_and_only_a_named_leader_the_leader_epoch() -> None:
+def test_a_change_moves_the_partition_epoch_only_a_leader_the_leaders() -> None:
     """EP-01, EP-02, rule 23."""
     image = image_of(*topic_with_one_partition())
     image.replay(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1, 2]), 2)

@@ -136,7 +136,7 @@ def assert_index_is_right(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_an_image_that_runs_ahead_and_is_dropped_leaves_no_trace_in_the_committed_one(seed: int) -> None:
+def test_a_dropped_speculative_image_leaves_no_trace_in_the_committed_one(seed: int) -> None:
     rng, log = Random(seed), RandomLog(seed)
     committed = MetadataImage()
     ahead = committed.clone()

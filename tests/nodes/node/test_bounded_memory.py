@@ -58,7 +58,7 @@ def fetch(host: Host, offset: int, epoch: int) -> FetchRequest:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_of_the_metadata_log_is_answered_with_no_more_than_the_leader_sends_in_one_answer(
+def test_a_metadata_log_fetch_is_answered_within_the_leaders_own_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the fetcher says that it would take; the log may have gigabytes."""
@@ -85,7 +85,7 @@ def test_a_fetch_of_the_metadata_log_is_answered_with_no_more_than_the_leader_se
     )
 
 
-def test_a_fetcher_that_pipelines_has_few_fetches_parked_and_the_rest_wait_unread() -> None:
+def test_a_pipelining_fetcher_has_few_fetches_parked_and_the_rest_unread() -> None:
     host = Host()
     host.run()
     host.open(ASKER, CONTROL)

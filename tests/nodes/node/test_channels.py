@@ -137,7 +137,7 @@ def test_a_full_channel_pauses_who_feeds_it_and_resumes_them_when_half_is_free(f
     assert fixture.outbox == [Resume(1), Resume(2)]
 
 
-def test_a_connection_with_too_many_unanswered_requests_is_paused_until_half_are_answered() -> None:
+def test_a_connection_with_too_many_open_requests_pauses_until_half_end() -> None:
     fixture = Fixture(capacity=10_000)
     fixture.open(1)
     for _ in range(IN_FLIGHT_MAX):
@@ -206,7 +206,7 @@ class TestBounds:
         assert len(self.served(fixture)) == 1
         second.respond(FetchResponse())
 
-    def test_a_peer_that_asks_and_does_not_listen_makes_the_node_hold_no_more_than_the_bound(self) -> None:
+    def test_a_peer_that_never_reads_makes_the_node_hold_at_most_the_bound(self) -> None:
         """Sixty fetches of fifty megabytes each, and a socket that takes nothing."""
         fixture = self.fetches(60)
         for _ in range(100):
@@ -357,7 +357,7 @@ def test_a_connection_that_asks_nothing_for_too_long_is_closed_and_counted() -> 
     assert fixture.connections.idle_due == 2**63 - 1, "nobody is left to watch"
 
 
-def test_a_request_renews_its_connection_and_one_that_waits_for_its_answer_keeps_it() -> None:
+def test_a_request_renews_its_connection_and_a_pending_answer_keeps_it() -> None:
     fixture = idle_fixture(100)
     fixture.open(1)
     fixture.open(2)

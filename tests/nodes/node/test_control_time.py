@@ -22,7 +22,7 @@ def test_a_healthy_node_does_not_look_at_the_wall_clock() -> None:
     assert (time(8), time.deadline(50), time.deadline(NEVER)) == (8, 50, NEVER)
 
 
-def test_the_mutants_time_jumps_with_the_wall_clock_and_its_deadlines_come_back_as_the_nodes() -> None:
+def test_the_mutants_time_follows_the_wall_clock_its_deadlines_the_nodes() -> None:
     wall = Wall()
     time = ControlTime(wall, Mutants(frozenset({"timers-on-wall-clock"})))
     begun = time(7)

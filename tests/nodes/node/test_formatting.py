@@ -19,6 +19,7 @@ from squall.nodes.node.identity import NodeError
 from squall.nodes.node.node import Node
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.topic_partition import format_id
+from tests.facts import naming
 
 FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
 LISTED = f"1@127.0.0.1:9093:{format_id(FIRST)},2@127.0.0.1:9094:{format_id(SECOND)}"
@@ -92,7 +93,7 @@ def test_a_power_loss_after_formatting_loses_nothing(disk: SimDisk) -> None:
 
 
 def test_who_is_not_listed_cannot_begin_with_the_others(disk: SimDisk) -> None:
-    with pytest.raises(NodeError, match="node 3 is not among the initial controllers"):
+    with pytest.raises(NodeError, match=naming("node 3", "initial controllers")):
         formatted(disk, initial_controllers(LISTED), node_id="3")
 
 

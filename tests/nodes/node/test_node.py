@@ -316,7 +316,7 @@ def test_a_directory_of_another_node_is_refused(host: Host) -> None:
         Node(NodeConfig.of(other), disk=host.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0)
 
 
-def test_a_leaders_records_leave_before_it_has_made_them_durable_and_nothing_else_does(host: Host) -> None:
+def test_only_a_leaders_records_leave_before_it_has_made_them_durable(host: Host) -> None:
     """X14: what an answer to a fetch holds is no promise; what a client is told is one."""
     host.open(5, CONTROL)
     end = host.node.raft.end_offset

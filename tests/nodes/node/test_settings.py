@@ -17,7 +17,7 @@ CONTROLLER = {
 }
 
 
-def test_eligible_leaders_are_kept_and_the_last_known_leader_may_lead_unless_told_otherwise() -> None:
+def test_elr_is_kept_and_the_last_known_leader_may_lead_by_default() -> None:
     config = controller_config(NodeConfig.of(CONTROLLER))
     assert (config.eligible_leader_replicas, config.last_known_leader) == (True, True)
     told = {"eligible.leader.replicas.version": "0", "unclean.recovery.strategy": "None"}

@@ -27,6 +27,7 @@ from squall.nodes.protocol.schema import (
     struct,
     uuid,
 )
+from tests.facts import naming
 
 
 @message()
@@ -113,7 +114,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 
 def test_a_tagged_field_that_does_not_fill_its_size_is_refused() -> None:
     short = b"\x00\x00\x00\x01" + b"\x01" + b"\x05\x05" + b"\x02ab" + b"cd"
-    with pytest.raises(ProtocolError, match="tagged field 5 does not fill its size"):
+    with pytest.raises(ProtocolError, match=naming("tagged field 5")):
         decode(FutureSeed, 1, short)
 
 

@@ -102,7 +102,7 @@ def test_the_first_leader_writes_the_bootstrap_voters_into_the_log() -> None:
     assert [batch.is_control for batch in leader.up.committed(0)] == [True, True], "leader change, then voters"
 
 
-def test_others_find_it_by_the_bootstrap_servers_and_fetch_records_not_the_bootstrap_snapshot() -> None:
+def test_others_find_it_by_bootstrap_servers_and_fetch_records_only() -> None:
     cluster = Formatted(controllers=3, initial=1, observers=1).start()
     cluster.elect()
     cluster.run_until(lambda: all(one.up.high_watermark >= 3 for one in cluster.members.values()))
@@ -118,7 +118,7 @@ def test_controllers_without_voters_to_begin_with_wait_and_never_stand() -> None
     assert {member.up.epoch for member in cluster.members.values()} == {0}
 
 
-def test_three_initial_controllers_elect_and_know_their_directories_from_the_start() -> None:
+def test_three_initial_controllers_elect_and_know_their_directories() -> None:
     cluster = Formatted(controllers=3, initial=3).start()
     leader = cluster.elect()
     cluster.run(5_000)
@@ -145,7 +145,7 @@ def test_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> None:
     cluster.run_until(lambda: all(one.up.high_watermark > offset for one in cluster.members.values()))
 
 
-def test_a_controller_whose_disk_was_lost_is_an_observer_and_can_be_voted_in_again() -> None:
+def test_a_controller_with_a_lost_disk_is_an_observer_and_can_be_voted_in() -> None:
     """With voters from the configuration it would take itself for the voter it was."""
     cluster = Formatted(controllers=3, initial=3).start()
     leader = cluster.elect()

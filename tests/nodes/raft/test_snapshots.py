@@ -167,7 +167,7 @@ class TestLogStart:
         assert (log.start_offset, log.end_offset, log.last_epoch) == (40, 60, 3)
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_a_crash_between_any_two_disk_calls_loses_nothing_behind_the_oldest_snapshot(self, seed: int) -> None:
+    def test_a_crash_between_disk_calls_loses_nothing_past_the_oldest_snapshot(self, seed: int) -> None:
         for calls in range(60):
             disk = SimDisk(Random(f"{seed}/{calls}"))
             log = filled(disk, retention_bytes=0)

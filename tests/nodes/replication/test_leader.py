@@ -241,7 +241,7 @@ class TestConsumers:
     @pytest.mark.parametrize(
         ("offset", "error"), [(-1, 1), (0, 0), (2, 0), (4, 0), (5, 0), (6, ErrorCode.OFFSET_OUT_OF_RANGE)]
     )
-    def test_beyond_the_high_watermark_there_is_nothing_yet_beyond_the_end_nothing_at_all(
+    def test_reads_past_the_high_watermark_are_empty_and_past_the_end_fail(
         self, led: World, offset: int, error: int
     ) -> None:
         led.produce(1, 2)
@@ -267,7 +267,7 @@ class TestListingOffsets:
         assert leader.list_offset(MAX_TIMESTAMP, 1).offset == 0
         assert leader.list_offset(10**15, 1) == OffsetAnswer(ErrorCode.NONE), "no record is so new"
 
-    def test_a_new_leader_does_not_know_the_end_until_its_high_watermark_reaches_its_epoch(self, led: World) -> None:
+    def test_a_new_leader_knows_the_end_when_its_high_watermark_is_in_epoch(self, led: World) -> None:
         """Rule 11, KIP-207."""
         led.produce(1, 2)
         led.catch_up(2, 1)

@@ -136,7 +136,7 @@ def create_topic(cluster: Cluster, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(20)
 
 
-def test_a_standalone_controller_grows_to_three_and_shrinks_while_producers_are_served(cluster: Cluster) -> None:
+def test_a_standalone_controller_grows_to_three_and_shrinks_under_load(cluster: Cluster) -> None:
     quorums = Quorums(cluster)
     cluster.nodes[101].start()
     cluster.nodes[1].start()

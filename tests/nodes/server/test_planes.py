@@ -95,7 +95,7 @@ def in_sync(admin: AdminClient, topic: str) -> int:
 @pytest.mark.full
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("blackout_s", [12.0, 120.0])
-def test_the_data_plane_goes_on_without_controllers_until_the_isr_would_have_to_change(blackout_s: float) -> None:
+def test_the_data_plane_needs_no_controllers_until_the_isr_must_change(blackout_s: float) -> None:
     """DP-10, P06: 90 % of the rate with all controllers dead; a dead follower then stalls acks=all, and only until the
     quorum is back. In simulation it is part of every test run."""
     with Cluster(brokers=3, controllers=3) as cluster:

@@ -290,7 +290,7 @@ def test_a_peer_that_takes_nothing_does_not_hold_up_the_end_for_long(monkeypatch
     play(scenario)
 
 
-def test_a_stop_that_is_asked_for_waits_until_the_node_is_prepared_and_the_second_asking_does_not() -> None:
+def test_a_stop_waits_for_the_node_to_prepare_and_a_second_does_not() -> None:
     async def scenario(running: Running) -> None:
         running.node.may_close = False
         running.shell.ask_to_stop()

@@ -10,6 +10,7 @@ import pytest
 from squall.harness.simulation.world.disk import CrashNow, SimDisk
 from squall.nodes.storage import checkpoints
 from squall.nodes.storage.errors import CorruptFile
+from tests.facts import naming
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_crash_while_writing_leaves_the_old_or_the_new_file(disk: SimDisk, cal
 
 def test_a_value_that_is_no_offset_is_reported(disk: SimDisk) -> None:
     disk.open("f", create=True).append(b"0\n1\nt 0 many\n")
-    with pytest.raises(CorruptFile, match="f: t 0 'many' is not an offset"):
+    with pytest.raises(CorruptFile, match=naming("f: t 0 'many'", "offset")):
         checkpoints.read_offsets(disk, "f")
 
 

@@ -11,6 +11,7 @@ from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, crc_ok, parse_records
 from squall.nodes.storage.errors import DiskFailure
 from squall.nodes.storage.log import Log, LogConfig
+from tests.facts import assert_names
 
 SMALL = LogConfig(segment_bytes=300)
 
@@ -129,14 +130,10 @@ class TestLogAppendTime:
 
 class TestFailingDisk:
     @pytest.mark.parametrize(
-        ("call", "problem"),
-        [
-            ("write", "t-0/00000000000000000000.log: cannot append: Input/output error (errno 5)"),
-            ("fsync", "t-0/00000000000000000000.log: cannot sync: Input/output error (errno 5)"),
-            ("read", "t-0/00000000000000000000.log: cannot read: Input/output error (errno 5)"),
-        ],
+        ("call", "action"),
+        [("write", "append"), ("fsync", "sync"), ("read", "read")],
     )
-    def test_it_is_named_with_file_action_and_number(self, call: str, problem: str) -> None:
+    def test_it_is_named_with_file_action_and_number(self, call: str, action: str) -> None:
         disk = SimDisk(Random(1))
         log = opened(disk)
         append(log, 2)
@@ -145,7 +142,7 @@ class TestFailingDisk:
             append(log)
             log.read(0, 100, upper=3, at_least_one=True)
             log.flush()
-        assert str(caught.value) == problem
+        assert_names(str(caught.value), "t-0/00000000000000000000.log", action, "errno 5")
         assert caught.value.errno == 5
 
     def test_what_could_not_be_written_is_nowhere(self) -> None:

@@ -12,6 +12,7 @@ from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.log import Log, LogConfig
+from tests.facts import naming
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -117,7 +118,7 @@ class TestAppending:
             follower.append_as_follower(leader.read(2, 10_000, upper=4, at_least_one=True))
         damaged = bytearray(leader.read(0, 10_000, upper=4, at_least_one=True))
         damaged[-1] ^= 1
-        with pytest.raises(LogError, match="the batch at offset 2 is damaged"):
+        with pytest.raises(LogError, match=naming("offset 2", "damaged")):
             follower.append_as_follower(damaged)
         assert follower.end_offset == 2, "the sound batch before it stays"
 
@@ -328,9 +329,7 @@ class TestOpening:
         assert not disk.exists("t-0/leader-epoch-checkpoint")
         assert opened(disk).epochs.entries == [(1, 0), (3, 4), (8, 6)]
 
-    def test_epochs_of_sealed_segments_are_on_the_disk_where_nobody_reads_their_batches_again(
-        self, disk: SimDisk
-    ) -> None:
+    def test_flushed_epochs_of_sealed_segments_survive_a_power_loss(self, disk: SimDisk) -> None:
         """Rule 9, and the recovery point trusts whole segments (rule 17)."""
         log = opened(disk)
         for at in range(50):
@@ -341,7 +340,7 @@ class TestOpening:
         disk.lose_power()
         assert opened(disk, recovery_point=50).epochs.entries == expected
 
-    def test_an_epoch_in_which_nothing_was_written_is_forgotten_however_the_log_ended(self, disk: SimDisk) -> None:
+    def test_an_epoch_without_writes_is_forgotten_however_the_log_ended(self, disk: SimDisk) -> None:
         log = opened(disk)
         log.append_as_leader(batch(3), 1, 0)
         log.assign_epoch(2, 3)

@@ -26,6 +26,7 @@ from squall.results.history.history import (
 )
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.synthetic.forge import Forged, forge_run, healthy, write_operations
+from tests.facts import naming
 
 Rows = list[InvocationRow | CompletionRow]
 
@@ -163,7 +164,7 @@ def test_an_ill_formed_history_is_named_with_file_and_row(tmp_path: Path, rows: 
 def test_a_process_in_two_segments_may_not_overlap_itself(tmp_path: Path) -> None:
     segment(tmp_path, [begin(1, 10), end(1, 20)], SegmentHeader("run", 0))
     segment(tmp_path, [begin(1, 15), end(1, 30)], SegmentHeader("run", 1))
-    with pytest.raises(IllFormedHistory, match="process 1 has two outstanding operations"):
+    with pytest.raises(IllFormedHistory, match=naming("process 1", "outstanding")):
         History.load(tmp_path)
 
 
@@ -178,7 +179,7 @@ def test_two_segments_with_one_number_are_noticed(tmp_path: Path) -> None:
     segment(tmp_path, [begin(1, 10), end(1, 20)], SegmentHeader("run", 0))
     with HistoryWriter(segment_path(tmp_path, 1), SegmentHeader("run", 0)) as writer:
         writer.invoke(begin(2, 10))
-    with pytest.raises(IllFormedHistory, match="operation 0 is recorded twice"):
+    with pytest.raises(IllFormedHistory, match=naming("operation 0", "twice")):
         History.load(tmp_path)
 
 

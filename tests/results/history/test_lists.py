@@ -14,6 +14,7 @@ from squall.results.history.joining import joined
 from squall.results.history.lists import holds_lists, transactions_of
 from squall.results.history.segments import CompletionRow, InvocationRow, SegmentHeader
 from squall.results.synthetic.forge import ORIGIN
+from tests.facts import naming
 
 Rows = list[InvocationRow | CompletionRow]
 
@@ -116,7 +117,7 @@ def test_final_polls_that_were_cut_off_are_no_read_of_the_whole_list() -> None:
 
 
 @pytest.mark.parametrize("kind", ["fail", "info", None])
-def test_without_an_acknowledged_marker_nobody_knows_whether_final_polls_came_to_the_end(kind: str | None) -> None:
+def test_without_an_acked_marker_the_reach_of_final_polls_is_unknown(kind: str | None) -> None:
     ending = marker(3, 30, 103, None, kind) if kind else []
     table = transactions(appended(1, 0, 7, 0), ending, read(4, 40, [7], f="final_poll"))
     assert [shown for *_, shown in told(table) if shown is not None] == []
@@ -142,11 +143,11 @@ def test_an_element_whose_append_failed_must_not_be_there() -> None:
     assert verdict_of(found, "serializable") == "invalid"
 
 
-def test_a_history_with_nulls_for_what_polls_delivered_is_ill_formed_and_no_crash() -> None:
+def test_nulls_among_what_polls_delivered_are_ill_formed_and_no_crash() -> None:
     rows = enumerate(read(2, 20, [7]), 2)
     table = history_of([joined(Path("segment"), SegmentHeader("lists", 1), rows)], 0, Path("history")).table
     nulls = table.set_column(table.schema.get_field_index("values"), "values", pa.nulls(1, pa.list_(pa.int64())))
-    with pytest.raises(IllFormedHistory, match="nulls in the column values"):
+    with pytest.raises(IllFormedHistory, match=naming("nulls", "column values")):
         transactions_of(nulls)
 
 

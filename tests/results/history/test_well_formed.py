@@ -162,7 +162,7 @@ def spoilt(operations: list[Op], rng: random.Random) -> list[Op]:
     return found
 
 
-def test_tasks_find_what_one_look_at_everything_does_and_that_is_what_the_rules_say(tmp_path: Path) -> None:
+def test_tasks_find_what_one_pass_over_everything_and_the_rules_find(tmp_path: Path) -> None:
     well, ill = 0, 0
     for seed in range(SEEDS):
         rng = random.Random(seed)
@@ -315,7 +315,7 @@ def test_what_cannot_be_told_apart_is_held_all_the_same() -> None:
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_history_is_cut_where_ids_and_processes_are_others_then_by_id_and_time(tmp_path: Path) -> None:
+def test_a_large_history_is_cut_by_ids_and_processes_then_by_id_and_time(tmp_path: Path) -> None:
     two = [Op(number, number // 50, number % 50, number % 50 + 1) for number in range(100)]
     path = stored(tmp_path / "history", two, 10)
     tasks = well_formed_tasks(3, path, row_groups_of(path), most=200)

@@ -23,6 +23,7 @@ from squall.results.history.segments import SEGMENTS_FOLDER, RegisterCompletion,
 from squall.results.synthetic.forge import ORIGIN, forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG
 from squall.results.verdict.verdict import Verdict
+from tests.facts import naming
 from tests.results.test_further import STALE, WORKS, Rows, recorded
 
 FURTHER = [name for name in FAMILIES if name != LOG]
@@ -58,7 +59,7 @@ def test_a_valid_runs_table_says_nothing_about_an_invalid_run(tmp_path: Path, ki
         assert verdict.verdict == "unknown"
         said = f"bad/{KINDS[kind].file}: is the table of run 'forged-2', and must be that of run 'forged-1': "
         assert said in verdict.reasons[0]
-    with pytest.raises(IllFormedHistory, match="is the table of run 'forged-2'"):
+    with pytest.raises(IllFormedHistory, match=naming("run 'forged-2'")):
         squall.results.load(bad)
 
 
@@ -140,7 +141,7 @@ def test_registers_of_another_run_beside_a_history_without_any_are_unknown(tmp_p
         assert "registers.parquet: is the table of run 'forged-2'" in verdict.reasons[0]
 
 
-def test_transactions_that_are_made_of_the_history_are_made_again_whoever_put_others_there(tmp_path: Path) -> None:
+def test_derived_transactions_are_derived_again_over_a_foreign_table(tmp_path: Path) -> None:
     """A table of before there was anything said, too."""
     run = forge_run(tmp_path / "run", healthy(1), seed=1, workload={"name": LIST_APPEND})
     expected = both(run)[1]

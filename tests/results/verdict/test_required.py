@@ -97,7 +97,7 @@ def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
     assert holds(*first, seen("in_sync", 0, "b1")) is False
 
 
-def test_whether_it_was_calm_nobody_can_tell_of_a_topic_partition_that_nobody_saw() -> None:
+def test_calm_is_unknown_for_a_topic_partition_that_nobody_saw() -> None:
     leader, in_sync = seen("leader", 3), seen("in_sync", 0, "b1", "b2")
     for cluster in ([], [leader], [in_sync]):
         ((words, holds),) = judged_requirements(Required(calm=True), [part()], cluster, WATCHED)

@@ -93,9 +93,7 @@ def reasons(one: ToldFurther) -> str:
 
 @pytest.mark.parametrize(("kind", "case"), CASES, ids=NAMES)
 @pytest.mark.parametrize("seed", [1, 5])
-def test_the_words_of_every_injection_say_who_did_what_and_what_contradicts_what(
-    kind: str, case: Case, seed: int
-) -> None:
+def test_every_injections_words_say_who_did_what_and_what_contradicts(kind: str, case: Case, seed: int) -> None:
     for one in tell_further([found(kind, case.history(seed))], QUIET):
         proof = one.facts.group.operations if one.facts.group else one.facts.log.transactions  # type: ignore[union-attr]
         subjects = " ".join(line.subject for line in one.lines[: len(proof)])
@@ -164,7 +162,7 @@ def test_only_what_lies_next_to_the_proof_stands_beside_it() -> None:
     ]  # fmt: skip
 
 
-def test_two_positions_that_were_the_groups_at_the_same_time_are_told_with_the_time_of_each() -> None:
+def test_two_positions_of_a_group_at_one_time_are_shown_with_their_times() -> None:
     """Both commits at once: neither had replaced the other, but no order explains that both are told in turn."""
     one = told(
         GROUPS,
@@ -206,7 +204,7 @@ def test_an_acknowledged_zombie_needs_no_other_proof() -> None:
     assert "it was not" not in reasons(told(GROUPS, *history))
 
 
-def test_a_record_that_was_given_to_a_member_too_late_is_told_with_the_late_poll() -> None:
+def test_a_record_given_to_a_member_too_late_is_shown_with_the_late_poll() -> None:
     one = told(GROUPS, poll(0, 1, 0, 1, 3), commit(4, 2, 3), poll(5, 6, 2, member=3))
     assert "passes offset 2" in reasons(one)
     assert "member 3 was given it only by a poll begun at 0.000000005 s" in reasons(one)
@@ -267,9 +265,7 @@ def written(run: Path, kind: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_the_page_says_by_what_was_checked_and_has_topic_partitions_only_if_there_are_any(
-    tmp_path: Path, kind: str
-) -> None:
+def test_the_page_names_the_checks_and_partitions_only_if_there_are_any(tmp_path: Path, kind: str) -> None:
     page, _ = written(tmp_path, kind)
     assert "Checked in process in " in page
     assert ('id="partitions"' in page) is ('href="#partitions"' in page) is (kind == LOG)

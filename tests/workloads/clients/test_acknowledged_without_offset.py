@@ -65,7 +65,7 @@ async def sends(library: Library) -> tuple[list[Completion], list[Completion]]:
 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
-def test_an_acknowledgement_without_an_offset_is_in_doubt_for_every_record_of_its_batch(library: Library) -> None:
+def test_an_ack_without_an_offset_is_in_doubt_for_its_whole_batch(library: Library) -> None:
     doubtful, certain = asyncio.run(sends(library))
     assert [(one.type, one.error, one.offset) for one in doubtful] == [(INFO, "acknowledged_without_offset", None)] * 4
     assert [(one.type, one.offset) for one in certain] == [(OK, 50), (OK, 51), (OK, 52), (OK, 53)]

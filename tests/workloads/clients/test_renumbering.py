@@ -142,7 +142,7 @@ async def sends_through_a_renumbering() -> tuple[Broker, list[Completion]]:
     return broker, completions
 
 
-def test_a_record_that_is_sent_again_under_a_new_number_is_outside_the_promise_of_idempotence() -> None:
+def test_a_record_resent_under_a_new_number_is_outside_idempotence() -> None:
     broker, completions = asyncio.run(sends_through_a_renumbering())
     twice = [(epoch, sequence) for partition, epoch, sequence in broker.appended if partition == 1]
     assert twice[:2] == [(0, 0), (1, 0)], f"this librdkafka did not renumber: {broker.appended}"

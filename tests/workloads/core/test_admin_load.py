@@ -84,7 +84,7 @@ def test_by_default_there_are_only_sends_and_polls() -> None:
     assert plain.total_threads == 4
 
 
-def test_the_admin_client_has_a_thread_of_its_own_after_all_others_and_is_there_once() -> None:
+def test_the_admin_client_has_one_thread_of_its_own_after_all_others() -> None:
     """All other threads keep their numbers, so that schedules keep their meaning."""
     churning = workload(admin="6/min")
     plans = churning.shard(0, 2).clients

@@ -216,7 +216,7 @@ def test_mix_goes_on_with_the_others_when_one_is_exhausted() -> None:
         lambda inner: Mix(5, (Reads("b", 0), inner)),
     ],
 )
-def test_what_is_told_reaches_the_generator_inside_and_changes_nothing_where_that_does_not_change(around: Any) -> None:
+def test_updates_reach_the_inner_generator_and_change_only_if_it_changes(around: Any) -> None:
     event = Event(Operation(SEND, 0, 0, 7, 0, "a", 0, 1), 0)
     unmoved = around(Reads("a", 0))
     assert unmoved.update(context(), event) is unmoved
@@ -316,7 +316,7 @@ class AsksEverybody:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_reserve_that_asks_only_where_something_has_changed_makes_the_same_operations(seed: int) -> None:
+def test_a_reserve_that_asks_only_on_change_makes_the_same_operations(seed: int) -> None:
     kinds = (
         lambda index: Rate(1 + random_fraction(seed, index) * 7, Writes("a", index)),
         lambda index: Limit(int(random_fraction(seed, index + 9) * 8), Reads("a", index)),

@@ -79,7 +79,7 @@ def noted(*listed: list[Event]) -> SendLatencies:
     return sends
 
 
-def test_a_send_that_had_to_wait_for_its_turn_is_late_by_intention_and_fast_in_service() -> None:
+def test_a_send_that_waited_is_late_by_intention_and_fast_in_service() -> None:
     sends = noted(events(at=0, invoked=900 * MILLISECOND, completed=901 * MILLISECOND))
     assert sends.intended.quantile(1.0) == pytest.approx(901 * MILLISECOND, rel=0.0101)
     assert sends.service.quantile(1.0) == pytest.approx(MILLISECOND, rel=0.0101)

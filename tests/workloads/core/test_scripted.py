@@ -14,6 +14,7 @@ from squall.workloads.core.generator import Answer, Context, Generator, Pending
 from squall.workloads.core.operation import OK, Completion, Event, Operation
 from squall.workloads.core.scripted import ScriptedOperation, operation_at, scripted
 from squall.workloads.log import LogOptions, LogWorkload
+from tests.facts import naming
 
 TOPICS = {"events": 2}
 START = 7_000_000_000
@@ -48,7 +49,7 @@ def test_an_operation_is_due_to_the_microsecond_and_not_before() -> None:
     assert (answer.f, answer.topic, answer.partition, answer.at) == ("send", "events", 0, START + 1_000_001_000)
 
 
-def test_operations_of_the_same_time_keep_the_order_of_the_file_and_the_list_ends() -> None:
+def test_simultaneous_operations_keep_the_files_order_and_the_list_ends() -> None:
     generator: Generator = scripted(operations("1s 2 send events/0", "1s 0 send events/0"), frozenset(range(4)))
     _, generator = ask(generator, context(0))
     first, generator = ask(generator, context(1))
@@ -58,7 +59,7 @@ def test_operations_of_the_same_time_keep_the_order_of_the_file_and_the_list_end
     assert ask(generator, context(1))[0] is None
 
 
-def test_what_is_due_while_its_process_is_busy_is_done_when_it_is_free_and_holds_up_nobody_else() -> None:
+def test_a_due_operation_waits_for_its_busy_process_and_delays_no_other() -> None:
     listed = operations("1s 0 send events/0", "2s 0 send events/0", "3s 1 send events/0")
     generator: Generator = scripted(listed, frozenset(range(4)))
     _, generator = ask(generator, context(0))
@@ -103,7 +104,7 @@ def test_a_seek_that_was_recorded_goes_to_the_same_offset_again() -> None:
 
 def test_a_seek_says_where_to_and_nothing_else_does() -> None:
     for wrong in ({"seek": "events/0"}, {"poll": "events/0", "to": 3}):
-        with pytest.raises(ValidationError, match="a `seek` needs `to`"):
+        with pytest.raises(ValidationError, match=naming("`seek`", "`to`")):
             ScriptedOperation.model_validate({"at": "1s", "process": 0, **wrong})
 
 

@@ -44,7 +44,7 @@ def window_of(directory: Path, name: str) -> FaultWindow:
 
 
 @pytest.mark.full
-def test_a_slow_disk_and_a_broken_one_happen_and_end_and_nothing_acknowledged_is_lost(squall: CommandLine) -> None:
+def test_slow_and_broken_disks_happen_and_end_and_lose_no_acked_record(squall: CommandLine) -> None:
     (squall.directory / "bad-disks.yaml").write_text(SUITE)
     said = squall("run", "bad-disks.yaml", "--seed", "7", "--in-process")
     assert said.status == 0, said.all

@@ -49,7 +49,7 @@ def milliseconds(window: FaultWindow) -> float:
 
 
 @pytest.mark.full
-def test_slow_lossy_and_narrow_links_happen_and_end_and_nothing_acknowledged_is_lost(squall: CommandLine) -> None:
+def test_slow_lossy_and_narrow_links_happen_and_end_losing_no_acked_record(squall: CommandLine) -> None:
     (squall.directory / "bad-links.yaml").write_text(SHORT)
     said = squall("run", "bad-links.yaml", "--seed", "7", "--in-process")
     assert said.status == 0, said.all

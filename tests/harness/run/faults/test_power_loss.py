@@ -85,7 +85,7 @@ def acknowledged_and_gone(table: pa.Table) -> set[int]:
     return {row["value"] for row in rows(table, "send") if row["value"] not in found}
 
 
-def test_a_leader_loses_power_with_what_it_had_not_fsynced_and_nothing_acknowledged_is_lost(
+def test_a_leader_losing_unsynced_data_at_power_loss_loses_no_acked_record(
     squall: CommandLine,
 ) -> None:
     """FD-03 on hosts; half of the clients are librdkafka's, half kafka-python's."""

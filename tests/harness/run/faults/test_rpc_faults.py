@@ -42,7 +42,7 @@ def window_of(directory: Path, name: str) -> FaultWindow:
 
 
 @pytest.mark.full
-def test_a_follower_is_held_and_answers_to_producers_are_lost_and_nothing_acknowledged_is(squall: CommandLine) -> None:
+def test_held_followers_and_lost_produce_answers_lose_no_acked_record(squall: CommandLine) -> None:
     (squall.directory / "messages.yaml").write_text(SHORT)
     said = squall("run", "messages.yaml", "--seed", "7", "--in-process")
     assert said.status == 0, said.all

@@ -81,7 +81,7 @@ def test_a_poll_that_delivered_nothing_takes_no_place_from_one_that_did() -> Non
     assert told(recent) == ["poll of offsets 7 to 8, leader epoch 3, begun at 1.000 s"]
 
 
-def test_operations_of_another_topic_partition_are_not_told_and_of_none_are_all_with_their_place() -> None:
+def test_operations_of_another_topic_partition_are_left_out_of_context() -> None:
     recent = RecentOperations()
     recent.note(completed(operation(SEND, value=VALUE), ACKNOWLEDGED))
     recent.note(completed(operation(SEND, 1, partition=1, value=VALUE + 1), Completion(type=OK, offset=3), at=3))
@@ -97,7 +97,7 @@ def test_operations_of_another_topic_partition_are_not_told_and_of_none_are_all_
 # -- the place, and who led ------------------------------------------------------------------------------------------
 
 
-def test_the_place_is_the_topic_partition_that_a_sentence_names_first_and_no_other_word_with_a_number() -> None:
+def test_the_place_is_the_first_topic_partition_that_a_sentence_names() -> None:
     known = {"events-1", "events-12"}
     assert place_in("events-12: b1 is in the ISR, unlike in events-1", known) == "events-12"
     assert place_in("c3: snapshot 98-1 holds something else", known) == ""
@@ -120,12 +120,12 @@ def test_a_fault_that_holds_is_told_with_its_beginning_and_what_was_seen_of_it()
     ]
 
 
-def test_a_fault_that_is_healed_by_then_did_not_hold_but_is_told_as_the_last_before() -> None:
+def test_a_healed_fault_does_not_hold_but_is_shown_as_the_last_before() -> None:
     lines = fault_lines([kill(1, 2), kill(3, 4)], 6 * SECOND, 0)
     assert [(one.subject, one.time) for one in lines] == [(NO_FAULT.subject, ""), ("after fault", "4.000 s")]
 
 
-def test_beside_a_fault_that_holds_one_that_has_ended_lately_is_told_and_one_long_over_is_not() -> None:
+def test_beside_a_holding_fault_a_recent_one_is_shown_and_an_old_is_not() -> None:
     lines = fault_lines([kill(0, 1), kill(2, 5), kill(4, None)], 6 * SECOND, 0)
     assert [(one.subject, one.time) for one in lines] == [(UNDER_FAULT, "4.000 s"), ("after fault", "5.000 s")]
 
@@ -134,7 +134,7 @@ def test_a_fault_that_is_still_to_come_or_was_never_injected_did_not_hold() -> N
     assert fault_lines([kill(7, None), kill(None, None)], 6 * SECOND, 0) == [NO_FAULT]
 
 
-def test_a_checkers_witness_without_a_fault_says_so_and_one_with_a_fault_says_nothing_more() -> None:
+def test_only_a_checkers_witness_without_a_fault_says_that_there_is_none() -> None:
     held, before = WitnessLine(UNDER_FAULT, "kill -9 b2 (1.0–4.0 s)"), WitnessLine("after fault", "kill -9 b2")
     assert with_faults_named([held]) == [held]
     assert with_faults_named([before]) == [before, NO_FAULT]

@@ -175,7 +175,7 @@ def test_isr_breaks_when_a_leader_counts_a_member_that_lacks_records() -> None:
         cluster.commit("b1")
 
 
-def test_isr_breaks_when_a_member_of_the_committed_isr_cuts_committed_records_off() -> None:
+def test_isr_breaks_when_an_isr_member_truncates_committed_records() -> None:
     """Mutant truncate-to-hw (N06)."""
     cluster = committed(10, 11)
     with breaks("ISR", "it lacks offset 1 of leader epoch 0, value 0·11, not acknowledged"):
@@ -207,7 +207,7 @@ def test_isr_breaks_when_an_eligible_leader_replica_lacks_records() -> None:
         cluster.commit("b1")
 
 
-def test_a_deposed_leader_may_count_a_member_whose_replica_a_reassignment_has_taken_away() -> None:
+def test_a_deposed_leader_may_count_a_member_that_was_reassigned_away() -> None:
     """RA-03: the member has heard of it and deleted its log; the leader has not heard that it leads no more
     (control-plane seed 15 with operations). Counting it in its own epoch would still be a breach."""
     cluster = committed(10)
@@ -246,7 +246,7 @@ def test_an_empty_isr_is_legal() -> None:
 # -- LM -----------------------------------------------------------------------------------------------------------
 
 
-def test_lm_breaks_when_two_replicas_hold_different_records_of_one_epoch_at_one_offset() -> None:
+def test_lm_breaks_on_different_records_of_one_epoch_at_one_offset() -> None:
     """Even before anything is committed."""
     cluster = Cluster()
     cluster.append(0, 10, "b1")
@@ -636,7 +636,7 @@ def test_a_topic_created_again_under_its_name_is_another_log() -> None:
     assert cluster.observer.counters.committed_batches == 2
 
 
-def test_what_a_node_traced_in_the_turn_that_it_died_in_is_not_held_against_another() -> None:
+def test_a_nodes_trace_in_the_turn_of_its_death_is_not_held_against_others() -> None:
     """Seed 5019 of data-plane: b1 cut its log and died in that turn; b3 had begun to lead there and claims an epoch."""
     cluster = committed(10)
     cluster.replica("b3").log.epochs.claimed = (4, 1)
@@ -719,7 +719,7 @@ def test_who_leads_something_is_not_let_go() -> None:
         lets_go(Cluster())
 
 
-def test_who_is_marked_as_stopping_is_let_go_once_every_active_broker_has_heard_who_leads_now() -> None:
+def test_a_stopping_broker_is_free_once_all_active_brokers_know_leaders() -> None:
     uninformed = Cluster()
     mark(uninformed, "b1", "b2")
     with breaks("CS-04", "by what broker 3 knows it leads events-0 in leader epoch 0"):
@@ -729,7 +729,7 @@ def test_who_is_marked_as_stopping_is_let_go_once_every_active_broker_has_heard_
     lets_go(informed)
 
 
-def test_nobody_waits_for_who_is_fenced_or_runs_as_another_incarnation_or_not_at_all() -> None:
+def test_nobody_waits_for_fenced_stopped_or_reincarnated_brokers() -> None:
     for trouble in ("fenced", "incarnation", "down"):
         cluster = Cluster()
         mark(cluster, "b1", "b2")
@@ -740,7 +740,7 @@ def test_nobody_waits_for_who_is_fenced_or_runs_as_another_incarnation_or_not_at
         lets_go(cluster)
 
 
-def test_who_led_nothing_when_it_wished_to_stop_is_let_go_at_once_whatever_others_know() -> None:
+def test_a_stopping_broker_that_leads_nothing_is_free_at_once() -> None:
     """As in Kafka: nothing is moved, so there is nothing to hear of (found as a false alarm, control-plane seed 23)."""
     cluster = Cluster()
     cluster.change(tell=("b1", "b2"), leader=2, isr=[2, 3])

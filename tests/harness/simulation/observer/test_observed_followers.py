@@ -29,7 +29,7 @@ def test_a_follower_that_appends_what_its_leader_never_had_breaks_ep_04() -> Non
         check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
 
 
-def test_a_follower_may_append_what_an_earlier_leader_wrote_if_the_present_one_has_it() -> None:
+def test_a_follower_may_append_an_earlier_leaders_record_the_leader_has() -> None:
     follower, leader = replica(2, 2, OLD, MORE), replica(1, 2, OLD, MORE, leads=True)
     check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
 

@@ -85,7 +85,7 @@ def test_replicas_leave_when_all_that_stay_are_in_sync() -> None:
     assert log.observer.reassignments_completed == 1
 
 
-def test_replicas_that_leave_before_the_last_of_the_target_is_in_sync_break_ra_05() -> None:
+def test_ra_05_breaks_if_replicas_leave_before_all_targets_are_in_sync() -> None:
     """Mutant reassignment-shrinks-early (N15)."""
     log = begun()
     with breaks("RA-05", "replicas [1, 2] leave, but [5]"):

@@ -54,7 +54,7 @@ FAST = {
 }
 
 
-def test_one_broker_may_lose_data_and_no_other_may_crash_until_all_is_whole_again() -> None:
+def test_after_a_possible_data_loss_no_other_crashes_until_all_is_whole() -> None:
     cluster = Cluster()
     assert cluster.allows("power-loss-broker", "b1")
     cluster.kill("b1")

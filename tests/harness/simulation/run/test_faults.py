@@ -168,7 +168,7 @@ def test_a_power_loss_says_what_it_took_and_keeps_what_was_synced() -> None:
     assert controller.evidence_during[controller.targets[0]]["lost_bytes"] == 0
 
 
-def test_a_node_whose_disk_fails_stops_with_the_name_of_the_file_and_comes_back_with_its_disk() -> None:
+def test_a_failed_disk_stops_a_node_naming_the_file_and_the_disk_returns() -> None:
     cluster = Cluster()
     (record,) = cluster.suffer({"fault": "disk-error", "target": "b1", "calls": ["write"], "at": 1, "for": 3})
     process = cluster.world.processes["b1"]

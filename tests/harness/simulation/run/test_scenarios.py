@@ -164,7 +164,7 @@ def test_with_elr_nothing_of_it_is_lost() -> None:
     assert " and 0 bytes" not in loss, loss
 
 
-def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_load(tmp_path: Path) -> None:
+def test_clients_delete_records_list_offsets_and_alter_topics_under_load(tmp_path: Path) -> None:
     """Clients produce with retries and idempotence, fetch, and do admin operations."""
     scenario = Scenario.model_validate(
         {

@@ -32,7 +32,7 @@ def test_acknowledged_records_may_be_lost_by_an_observed_unclean_election(seed: 
     assert result_of(longer, seed).counts["declared losses"] > 0
 
 
-def test_switching_eligible_leaders_off_gives_an_empty_isr_its_offline_members_back() -> None:
+def test_elr_switched_off_gives_an_empty_isr_its_offline_members_back() -> None:
     """EL-06. Seed 54 was invalid once: the observer accused the controller of letting in a fenced broker (CS-02)."""
     result_of(SWARMS["swarm-elr-switch"], 54)
 

@@ -75,7 +75,7 @@ def test_one_of_a_thousand_is_found_in_a_few_dozen_runs() -> None:
     assert asked <= 40
 
 
-def test_the_outcome_does_not_depend_on_how_many_candidates_are_looked_at_in_advance() -> None:
+def test_the_outcome_does_not_depend_on_how_many_candidates_run_ahead() -> None:
     """Candidates run side by side; the first that fails, in their order, is taken."""
     needed = {3, 40, 41, 77}
 

@@ -52,7 +52,7 @@ def shrunk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shrunk]:
     yield run(out, SUITES / "two-hop-failover.yaml", 2, "truncate-to-hw")
 
 
-def test_a_failing_seed_of_n06_shrinks_to_a_dozen_events_and_fails_in_three_replays(shrunk: Shrunk) -> None:
+def test_a_failing_n06_seed_shrinks_to_a_dozen_events_that_fail_thrice(shrunk: Shrunk) -> None:
     """The command itself replays the saved file in three processes, under three hash seeds."""
     assert shrunk.status == 0, shrunk.said
     assert "3 of 3 replays fail" in shrunk.said
@@ -144,7 +144,7 @@ def big() -> Scenario:
     )
 
 
-def test_shrinking_ends_with_what_the_failure_needs_and_the_simplest_of_everything_else() -> None:
+def test_shrinking_keeps_what_the_failure_needs_in_its_simplest_form() -> None:
     with Pretended(Budget(), 1) as trials:
         shrinker = Shrinker(trials, FailureSignature(("MADE",)), lambda best: None)
         best = shrinker.shrink(big(), 1, Trial(("MADE",), "MADE: up", 20.0))

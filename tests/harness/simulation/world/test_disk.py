@@ -25,7 +25,7 @@ def content(disk: SimDisk, path: str) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_torn_power_loss_keeps_what_was_synced_and_a_prefix_of_the_rest_with_missing_sectors(seed: int) -> None:
+def test_torn_power_loss_keeps_synced_data_and_a_prefix_lacking_sectors(seed: int) -> None:
     disk = SimDisk(Random(seed))
     written = b"safe" + bytes(range(1, 256)) * 16
     synced(disk, "log/0", written[:4])
@@ -152,7 +152,7 @@ def test_a_failed_fsync_makes_nothing_durable() -> None:
     assert content(disk, "f") == b"1234"
 
 
-def test_an_fsync_that_is_a_lie_makes_nothing_durable_and_the_next_honest_one_does() -> None:
+def test_a_lying_fsync_makes_nothing_durable_and_the_next_honest_one_does() -> None:
     disk = SimDisk(Random(1))
     synced(disk, "f", b"1234")
     lie = Disturbance(frozenset(["fsync", "fsync-directory"]), lie=True)

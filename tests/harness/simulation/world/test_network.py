@@ -175,7 +175,7 @@ def test_a_late_frame_makes_those_behind_it_late_too() -> None:
     assert bench.server.heard[1][0] >= SECOND
 
 
-def test_loss_shows_as_stalls_of_growing_retransmission_timeouts_and_loses_nothing() -> None:
+def test_loss_stalls_by_growing_retransmission_timeouts_and_loses_nothing() -> None:
     bench = Bench()
 
     async def main() -> list[int]:

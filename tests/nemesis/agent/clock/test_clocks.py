@@ -183,7 +183,7 @@ def test_the_monotonic_clock_alone_runs_ahead_and_fast_and_never_goes_back(watch
     assert after["monotonic_ran_s"] / after["watched_s"] == pytest.approx(1, abs=0.05)
 
 
-def test_overlapping_monotonic_faults_end_in_any_order_and_no_reading_is_less_than_the_one_before(
+def test_overlapping_monotonic_faults_end_in_any_order_never_backwards(
     watch: Watch,
 ) -> None:
     if watch.agent.call("info")["clock"] != "shim":
@@ -348,7 +348,7 @@ def test_after_a_reboot_the_clock_is_left_alone(tmp_path: Path) -> None:
     assert len(device.settings) == (1 if boot else 2) and not saved.exists()
 
 
-def test_a_machines_clock_that_is_to_stand_still_or_strobe_is_driven_until_it_is_restored(tmp_path: Path) -> None:
+def test_a_frozen_or_strobed_machine_clock_is_driven_until_restored(tmp_path: Path) -> None:
     device, driver = PretendedClock(), PretendedDriver()
     clock = clocks.MachineClock(tmp_path, device, driver)
     clock.apply("node", [entry(3600, every_s=0.1)])

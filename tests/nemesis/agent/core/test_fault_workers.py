@@ -155,7 +155,7 @@ def test_a_storm_holds_its_connections_until_it_is_healed(cable: Cable, wait_unt
 
 @pytest.mark.lab
 @needs_root
-def test_connections_that_a_node_does_not_get_to_accept_are_there_and_have_no_inode(
+def test_connections_that_a_node_cannot_accept_exist_without_an_inode(
     cable: Cable, wait_until: Callable[..., float]
 ) -> None:
     (node,) = cable.started

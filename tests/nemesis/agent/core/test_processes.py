@@ -83,9 +83,7 @@ def test_a_process_asked_to_stop_by_a_fault_stays_down_until_it_is_started(node:
     assert node.call("journal")["entries"] == []
 
 
-def test_a_process_asked_to_stop_by_a_fault_is_started_by_the_host_if_nobody_else_does(
-    node: Any, wait_until: Any
-) -> None:
+def test_a_process_stopped_by_a_fault_is_started_by_the_host_if_no_other(node: Any, wait_until: Any) -> None:
     """A control process that dies within a rolling restart leaves no node stopped."""
     before = node.call("proc.status", name="node")["pid"]
     node.call("proc.term", id="f1", name="node", ttl=0.5)

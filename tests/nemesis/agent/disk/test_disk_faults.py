@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent.disk import seccomp
+from tests.facts import naming
 from tests.waiting import wait_until
 
 REASON = seccomp.why_not()
@@ -237,7 +238,7 @@ def test_a_call_that_is_being_delayed_goes_on_when_its_fault_ends(start: Callabl
     assert max(went["fsync"][1] for went in node.rounds()) < 10
 
 
-def test_a_node_that_halts_is_absent_while_its_disk_fails_and_started_again_at_the_end(
+def test_a_node_that_halts_stays_down_while_its_disk_fails_then_restarts(
     start: Callable[..., Node],
 ) -> None:
     node = start(halts_after=0.0)
@@ -253,7 +254,7 @@ def test_a_node_that_halts_is_absent_while_its_disk_fails_and_started_again_at_t
     assert failed(node.rounds_from_now()[0]) == {}
 
 
-def test_a_node_that_is_only_about_to_end_when_its_disk_is_healed_is_started_again_by_the_keeper(
+def test_the_keeper_restarts_a_node_that_is_ending_as_its_disk_is_healed(
     start: Callable[..., Node],
 ) -> None:
     node = start(halts_after=0.5)
@@ -313,7 +314,7 @@ def test_what_an_earlier_watch_left_is_not_held_against_a_process_without_one(
     assert node.agent.state_of() == "absent"
 
 
-def test_a_killed_watch_takes_its_node_along_at_once_and_the_keeper_starts_both_again(
+def test_a_killed_watch_ends_its_node_at_once_and_the_keeper_starts_both(
     start: Callable[..., Node],
 ) -> None:
     """No call is left hanging or failing for ever; and the fault goes on, with its count."""
@@ -407,5 +408,5 @@ def test_a_program_that_is_not_there_is_refused_with_the_reason(agent: Any, refu
 
 
 def test_disk_calls_need_a_directory_that_they_are_about(agent: Any, refused: Any) -> None:
-    with pytest.raises(refused, match="data: needed with `disk_calls`"):
+    with pytest.raises(refused, match=naming("data", "`disk_calls`")):
         agent.define(["/bin/true"], disk_calls=["fsync"])

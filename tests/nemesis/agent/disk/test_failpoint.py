@@ -159,9 +159,7 @@ def test_a_fault_that_never_struck_ends_without_harm(node: Node) -> None:
     assert node.agent.call("proc.status", name="node")["pid"] == pid
 
 
-def test_the_process_is_started_again_when_its_time_is_up_though_agent_and_watch_are_gone(
-    node: Node, tmp_path: Path
-) -> None:
+def test_the_process_is_restarted_in_time_without_its_agent_and_watch(node: Node, tmp_path: Path) -> None:
     node.is_to_die_at("fsync", ttl=2)
     node.dies()
     turns = node.turns()

@@ -159,7 +159,7 @@ def test_chances_of_several_shapes_are_independent() -> None:
     assert mean(one.damaged for one in passages) == pytest.approx(0.2, abs=0.02)
 
 
-def test_only_what_changes_packets_needs_them_whole_and_only_delays_leave_segments_joined() -> None:
+def test_only_packet_changes_need_them_whole_only_delays_leave_them_joined() -> None:
     assert shape(delay_s=0.1).only_delays and not shape(delay_s=0.1).needs_content
     assert not shape(reorder=0.1, late_s=0.1).only_delays and not shape(reorder=0.1, late_s=0.1).needs_content
     assert shape(duplicate=0.1).needs_content and shape(corrupt=0.1).needs_content

@@ -59,7 +59,7 @@ def test_a_busy_process_gets_its_share_and_goes_home_afterwards(busy: int) -> No
 
 
 @working
-def test_throttles_of_a_host_of_its_own_share_one_group_and_the_smallest_share_rules(tmp_path: Path, busy: int) -> None:
+def test_throttles_of_one_host_share_a_group_where_the_smallest_rules(tmp_path: Path, busy: int) -> None:
     """In any order of healing; and undoing twice does no harm."""
     assert GROUPS is not None
     journal, processes = Journal(tmp_path), Processes(tmp_path)

@@ -345,7 +345,7 @@ class SlowCluster(Cluster):
 
 
 @pytest.mark.parametrize(("after", "proven"), [(4.0, True), (9.0, False)])
-def test_what_was_accepted_may_show_once_there_is_another_controller_but_must_show(after: float, proven: bool) -> None:
+def test_an_accepted_move_may_show_under_the_next_controller_but_must(after: float, proven: bool) -> None:
     """RA-08: the move that a controller has committed is carried out by the next one."""
     clock, operator = Clock(), Operator()
     operator.cluster = SlowCluster(clock, after)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from squall.nemesis.core.fault import FaultContext
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.registry import build_fault
+from tests.facts import assert_names
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 KINDS = ["bit-flip", "truncate-file", "copy-chunk", "lose-file"]
@@ -51,7 +52,7 @@ def looks(digest: str | None = "same", state: str = "running", **more: object) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_reads_as_before_proves_no_damage_and_its_end(kind: str) -> None:
     fault = fault_of(fault=kind)
-    assert fault.check_effect(looks(), looks()) == "b1: events-0/0.log has the same content as before"
+    assert_names(fault.check_effect(looks(), looks()), "b1", "events-0/0.log", "same content")
     assert fault.shows_end(looks(), looks()) is None
 
 
@@ -110,7 +111,7 @@ def back(state: str = "absent", **more: object) -> dict[str, Any]:
     return {"b1": {"state": state, "pid": 7, "same": True, "files": 3, "lost_bytes": 12, **more}}
 
 
-def test_a_log_directory_that_is_what_was_copied_and_lost_something_proves_the_way_back() -> None:
+def test_a_log_directory_equal_to_a_copy_that_lost_data_proves_the_return() -> None:
     fault = fault_of(fault="file-copy-restore")
     assert fault.check_effect(back("running"), back()) is None
     assert fault.told(back()) == "2 s back: 12 bytes written since the copy are lost, the process gone"

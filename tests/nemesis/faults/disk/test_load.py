@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from squall.nemesis.core.fault import FaultContext
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.registry import build_fault
+from tests.facts import assert_names
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
@@ -43,4 +44,4 @@ def test_without_such_a_process_or_with_an_idle_one_there_is_none() -> None:
 
 def test_it_is_over_when_nobody_writes_any_more() -> None:
     assert disk_load().shows_end(looks(), looks()) is None
-    assert disk_load().shows_end(looks(), looks(**BUSY)) == "b1: the writer process is still running"
+    assert_names(disk_load().shows_end(looks(), looks(**BUSY)), "b1", "writer process")

@@ -50,7 +50,7 @@ def recovery_points(disk: SimDisk) -> dict[tuple[str, int], int]:
     return checkpoints.read_offsets(disk, checkpoints.RECOVERY_POINTS)
 
 
-def test_recovery_points_are_written_every_minute_for_what_was_sealed_a_minute_ago(disk: SimDisk) -> None:
+def test_recovery_points_are_written_each_minute_for_segments_a_minute_old(disk: SimDisk) -> None:
     logs = manager(disk)
     log, _ = logs.claim(TOPIC, 0, SMALL)
     append(log, 10)

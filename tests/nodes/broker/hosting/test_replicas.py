@@ -228,7 +228,7 @@ def records_of_a_topic(name: str, partitions: int) -> list[Message]:
     ]  # fmt: skip
 
 
-def test_many_new_logs_are_made_over_several_turns_and_heartbeats_go_on_meanwhile(world: World) -> None:
+def test_many_new_logs_are_made_over_several_turns_between_heartbeats(world: World) -> None:
     """BL-04, MD-05: each takes several waits for the disk, ten thousand of them longer than a session lasts. What is
     not done yet is not claimed: heartbeats tell how far this broker has come."""
     before = world.broker.image.last_offset
@@ -281,7 +281,7 @@ def test_a_clean_stop_leaves_no_log_of_a_topic_that_is_being_removed(world: Worl
     assert [one for one in world.disk.list("") if one.startswith("large-")] == []
 
 
-def test_who_comes_back_to_many_topic_partitions_is_fenced_until_it_has_taken_them_up() -> None:
+def test_a_returning_broker_is_fenced_until_it_has_taken_up_its_partitions() -> None:
     """BL-02."""
     world = World()
     partitions = 5 * LOGS_IN_A_TURN

@@ -419,7 +419,7 @@ class TestFollowers:
         assert [part.partition_index for part in message.topics[0].partitions] == [0]
 
     @pytest.mark.parametrize("why", ["fenced", "in_controlled_shutdown"])
-    def test_what_a_fenced_or_stopping_broker_follows_costs_nothing_while_nothing_happens(
+    def test_following_an_idle_fenced_or_stopping_broker_costs_nothing(
         self, led: World, why: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its fetches cannot let it into an ISR; those of a broker that may join are weighed each time."""

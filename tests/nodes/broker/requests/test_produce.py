@@ -66,7 +66,7 @@ def test_acks_all_of_a_single_replica_is_answered_at_once(world: World) -> None:
     assert produced(world.produce())[0].error_code == 0
 
 
-def test_one_stalled_partition_of_twenty_delays_the_whole_request_until_its_timeout(world: World) -> None:
+def test_one_stalled_partition_of_twenty_delays_the_request_to_its_timeout(world: World) -> None:
     """DP-08's own example."""
     world.create(partitions=20)
     request = world.produce(*[("t", number) for number in range(20)], timeout_ms=2000)

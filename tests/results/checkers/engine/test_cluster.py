@@ -47,6 +47,7 @@ from squall.results.history.parquet_files import seal_path
 from squall.results.history.row_groups import row_groups_beside
 from squall.results.synthetic.forge import forge_run, healthy
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG
+from tests.facts import naming
 
 WITHOUT_SQUALL: Final = """
 import pickle, sys
@@ -120,7 +121,7 @@ def test_a_stale_copy_of_a_run_is_not_checked(task: AnyTask) -> None:
     assert "is another file there" in lack
 
 
-def test_a_worker_must_have_the_table_of_registers_that_a_history_is_looked_at_with(task: AnyTask) -> None:
+def test_a_worker_must_have_the_table_of_registers_that_a_check_reads(task: AnyTask) -> None:
     registers = Path(task.path)
     history = registers.with_name(HISTORY_FILE)
     groups = row_groups_beside(history, registers)
@@ -180,7 +181,7 @@ def test_masters_are_read_from_the_url() -> None:
     assert masters("spark://a") == [("a", 7077)]
     assert masters("spark://[::1]:7077") == [("::1", 7077)]
     assert masters("local[2]") == masters("yarn") == []
-    with pytest.raises(SparkTrouble, match="'a:x' is no HOST:PORT"):
+    with pytest.raises(SparkTrouble, match=naming("'a:x'", "HOST:PORT")):
         masters("spark://a:x")
 
 

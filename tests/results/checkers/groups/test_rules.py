@@ -68,7 +68,7 @@ def test_a_commit_of_an_older_generation_is_refused() -> None:
     assert found_in(join(1, 0, 5, 2), commit(7, 6, 9)) == {}, "no generation was stated"
 
 
-def test_a_commit_of_an_older_generation_and_unknown_outcome_is_refused_or_never_told() -> None:
+def test_an_old_generations_unknown_commit_is_refused_or_never_reported() -> None:
     joined, unknown = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0)), commit(5, 20, None, generation=1)
     assert found_in(*joined, unknown, told(5, 30, 31)) == {"zombie_commit": 1}
     assert found_in(*joined, unknown, told(5, 15, 20)) == {"zombie_commit": 1}, "it may have begun as the answer came"
@@ -82,7 +82,7 @@ def test_a_commit_of_an_older_generation_and_unknown_outcome_is_refused_or_never
     assert found_in(joined[0], nobody, unknown, told(5, 30, 31)) == {}, "complete for nobody that is known"
 
 
-def test_a_position_that_others_committed_too_says_nothing_of_an_older_generation() -> None:
+def test_a_position_that_others_committed_too_proves_no_old_generation() -> None:
     history = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0), commit(5, 20, None, generation=1), told(5, 30, 31))
     for kind, end in ((OK, 29), (INFO, None), (OK, 99)):
         other = replace(commit(5, 22, end, generation=2), type=kind)
@@ -97,7 +97,7 @@ def test_a_position_that_others_committed_too_says_nothing_of_an_older_generatio
     assert found_in(*history[:3], replace(history[3], partition=1), replace(commit(5, 22, 29), partition=1)) == {}
 
 
-def test_a_clock_may_be_wrong_by_its_error_before_a_commit_of_unknown_outcome_is_a_zombies() -> None:
+def test_a_zombie_commit_of_unknown_outcome_allows_for_clock_error() -> None:
     history = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0), commit(5, 20, None, generation=1), told(5, 30, 31))
     table = group_table(history)
     place = GROUP_SCHEMA.get_field_index("clock_error")
@@ -160,7 +160,7 @@ def test_a_commit_does_not_pass_what_no_member_was_given() -> None:
     assert found_in(poll(0, 1, 0, 2), commit(3, 2, 3)) == {}, "nobody ever saw a record at 1"
 
 
-def test_a_commit_of_unknown_outcome_that_was_told_does_not_pass_what_no_member_was_given() -> None:
+def test_a_reported_unknown_commit_stays_within_what_members_were_given() -> None:
     everybody = poll(0, 1, *range(10), group=NOBODY)
     history = (everybody, poll(0, 1, 0, 1, 2, 3, 4), commit(10, 20, None))
     assert found_in(*history, told(10, 30, 31)) == {"commit_ahead": 5}
@@ -423,7 +423,7 @@ def never_against(seeds: range) -> Counter[str]:
     return seen
 
 
-def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_everything() -> None:
+def test_no_zombies_or_commits_ahead_where_an_order_explains_everything() -> None:
     few = A_FEW // 3
     seen = never_against(range(few))
     for name in ("nothing", "zombie_commit of unknown outcome", "commit_ahead of unknown outcome"):
@@ -433,6 +433,6 @@ def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_every
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(10))
-def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_many_histories(part: int) -> None:
+def test_no_zombies_or_commits_ahead_where_order_explains_many_histories(part: int) -> None:
     size = MANY // 20
     never_against(range(A_FEW + part * size, A_FEW + (part + 1) * size))

@@ -44,9 +44,7 @@ def test_sends_of_one_clock_are_compared_exactly_however_far_off_it_is() -> None
 
 
 @pytest.mark.parametrize(("error", "found"), [(4, {"lost_write": 1}), (6, {})])
-def test_a_send_is_lost_beyond_the_final_read_only_if_it_surely_ended_before_the_marker(
-    error: int, found: dict[str, int]
-) -> None:
+def test_a_send_is_lost_past_the_final_read_only_if_ended_before_marker(error: int, found: dict[str, int]) -> None:
     marker = send(MARK, 20, 30, 0, f="marker")
     read = Forged("final_poll", 500, 500, 40, 50, run=((0, MARK),))
     last = send(A, 0, 10, 7)

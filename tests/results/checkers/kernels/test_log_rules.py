@@ -359,7 +359,7 @@ def test_nor_may_a_poll_state_less_than_it_delivers(check: Check) -> None:
 # R1 of copies --------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_of_a_record_may_not_lie_before_what_had_ended_before_its_send_began(check: Check) -> None:
+def test_a_record_copy_may_not_precede_what_ended_before_its_send_began(check: Check) -> None:
     """Without idempotence there may be copies, but none before the first attempt."""
     for begun, found in ((30, {"rt_order": 1}), (20, {})):
         history = [
@@ -396,7 +396,7 @@ def test_what_was_acknowledged_without_an_offset_may_lie_where_nobody_read(check
         assert names(check(history)) == found
 
 
-def test_copies_of_a_send_acknowledged_without_an_offset_are_not_older_than_the_send(check: Check) -> None:
+def test_copies_of_a_send_acked_without_an_offset_are_not_older_than_it(check: Check) -> None:
     history = [poll(1, 5, (0, A)), send(A, 30, 40, idempotent=False), *final((0, A), (1, A), marker=2)]
     assert names(check(history)) == {"future_read": 1}
 
@@ -477,7 +477,7 @@ def test_they_lie_in_their_order_also_where_only_a_read_says_where(check: Check)
         assert names(check(history)) == found
 
 
-def test_a_send_acknowledged_without_an_offset_need_not_lie_in_order_outside_the_promise(check: Check) -> None:
+def test_an_acked_send_without_offset_may_be_unordered_outside_the_promise(check: Check) -> None:
     for change in ({"idempotent": False}, {"sequence": None}, {"client": 7}):
         first = {"sequence": 1, **change}
         history = [
@@ -488,7 +488,7 @@ def test_a_send_acknowledged_without_an_offset_need_not_lie_in_order_outside_the
         assert names(check(history)) == {}
 
 
-def test_a_send_acknowledged_without_an_offset_and_shown_twice_is_a_duplicate_and_nothing_else(check: Check) -> None:
+def test_a_send_acknowledged_without_offset_seen_twice_is_only_duplicate(check: Check) -> None:
     history = [
         send(A, 10, 30, None, sequence=1),
         send(B, 11, 31, 0, sequence=2),
@@ -550,7 +550,7 @@ def test_a_final_reader_that_begins_anew_may_not_pass_over_what_it_had_seen(chec
     assert names(check(of_final_polls(alone))) == {"lost_write": 1}
 
 
-def test_a_single_final_poll_may_not_leave_out_what_lies_below_the_start_of_the_log(check: Check) -> None:
+def test_a_single_final_poll_may_not_omit_what_is_below_the_log_start(check: Check) -> None:
     """There nothing is lost, so that nothing else would tell."""
     begun = poll(41, 50, (0, A), (1, B))
     left_out = final_poll(1020, (0, A), (2, C), (3, MARK), log_start=2)
@@ -619,7 +619,7 @@ def test_what_lies_before_the_first_read_of_a_late_consumer_is_unseen(check: Che
     assert result.noted["unseen"] == 1
 
 
-def test_what_was_read_and_is_not_in_the_final_read_is_lost_even_if_never_acknowledged(check: Check) -> None:
+def test_a_record_read_but_absent_from_the_final_read_is_lost_even_unacked(check: Check) -> None:
     history = [
         send(A, 10, 20, 0),
         send(B, 11, None, kind="info"),
@@ -634,7 +634,7 @@ def test_a_lost_record_that_had_been_read_counts_once(check: Check) -> None:
     assert names(check(history)) == {"lost_write": 1}
 
 
-def test_a_final_read_that_did_not_reach_its_marker_still_proves_losses_in_what_it_covered(check: Check) -> None:
+def test_a_final_read_short_of_its_marker_proves_losses_where_it_covers(check: Check) -> None:
     history = [
         send(A, 10, 20, 0),
         send(B, 11, 21, 1),
@@ -691,7 +691,7 @@ def test_nor_for_one_in_whose_place_another_was_read_and_acknowledged(check: Che
     assert names(check([*weak, poll(30, 40, (0, B), (1, A))])) == {}
 
 
-def test_below_the_start_of_the_log_what_was_read_is_still_what_was_acknowledged_there(check: Check) -> None:
+def test_a_record_read_below_the_log_start_is_still_the_acked_one(check: Check) -> None:
     unknown, acked = send(B, 11, None, kind="info"), send(B, 11, 21, 0)
     for other in (unknown, acked):
         history = [send(A, 10, 20, 0), other, poll(30, 40, (0, B)), *final(marker=1, log_start=1)]
@@ -714,7 +714,7 @@ def test_below_the_start_of_the_log_one_defect_has_one_name(check: Check) -> Non
     assert names(check(disagreeing)) == {"inconsistent_offset": 1}
 
 
-def test_a_log_starts_at_the_marker_at_the_latest_that_a_complete_final_read_came_to(check: Check) -> None:
+def test_a_log_starts_at_latest_at_the_marker_of_a_complete_final_read(check: Check) -> None:
     """Whatever anybody states: from there on nothing may be gone."""
     late = [send(A, 10, 20, 3), send(MARK, 1000, 1010, 2, f="marker", client=90)]
     read = poll(1020, 1030, (2, MARK), client=91, f="final_poll", log_start=100)
@@ -724,7 +724,7 @@ def test_a_log_starts_at_the_marker_at_the_latest_that_a_complete_final_read_cam
     assert "lost_write" not in names(check([*late, cut_short]))
 
 
-def test_a_record_acknowledged_without_its_offset_may_lie_below_the_start_of_the_log(check: Check) -> None:
+def test_a_record_acked_without_its_offset_may_lie_below_the_log_start(check: Check) -> None:
     for idempotent in (True, False):
         assert names(check([send(A, 10, 20, idempotent=idempotent), *final(marker=1, log_start=1)])) == {}
         assert names(check([send(A, 10, 20, idempotent=idempotent), *final(marker=1)])) == {"lost_write": 1}

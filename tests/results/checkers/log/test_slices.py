@@ -96,7 +96,7 @@ def same(one: PartitionResult, other: PartitionResult) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_healthy_log_is_settled_by_its_slices_and_everything_told_of_it_is_the_same(seed: int) -> None:
+def test_slices_settle_a_healthy_log_and_report_the_same_as_the_whole(seed: int) -> None:
     table = table_of(healthy(seed, sends=600))
     settled_by_slices, slices, counts = in_slices(table, group_rows=25, each=200)
     assert len(slices) >= 3
@@ -256,7 +256,7 @@ def test_a_log_without_a_final_read_is_settled_if_its_reads_are_without_gaps() -
     assert told_of(log_of(20)) is None
 
 
-def test_a_session_that_passes_over_a_slices_last_records_is_a_matter_for_the_whole() -> None:
+def test_a_session_that_skips_the_last_records_of_a_slice_needs_the_whole() -> None:
     read_twice = [replace(one, client=51, process=51) for one in log_of(20) if one.f == "poll"]
     passing = [one for one in log_of(20) if one.f == "send" or one.run[0][0] not in (7, 8)]
     assert told_of([*passing, *read_twice]) == "a session skips records that were read"
@@ -282,7 +282,7 @@ def test_a_session_that_goes_back_to_a_lower_slice_is_a_matter_for_the_whole() -
     assert told_of([*history, poll(1_000, 2, 3, 15, session=1)]) is not None
 
 
-def test_a_session_that_leaves_a_slice_out_and_comes_back_is_a_matter_for_the_whole() -> None:
+def test_a_session_that_leaves_a_slice_out_and_returns_needs_the_whole() -> None:
     back = [poll(1_000 + 2 * place, *range(low, low + 4), client=51) for place, low in enumerate((0, 8, 4))]
     assert told_at_edges([*log_of(20), *back]) == "a session goes to and fro between slices"
 
@@ -322,7 +322,7 @@ def read_late(third: int = 1 << 40 | 4) -> list[Forged]:
 
 
 @pytest.mark.parametrize("kind", ["ok", "info"])
-def test_an_append_that_came_after_a_higher_one_had_ended_is_a_matter_for_the_whole(kind: str) -> None:
+def test_an_append_after_a_higher_one_had_ended_needs_the_whole_log(kind: str) -> None:
     sends = [one for one in log_of(20) if one.f == "send"]
     assert told_at_edges([*sends, *read_late()]) is None
     late = replace(sends[3], process=7, client=7, invoked=900, completed=901, value=7 << 40 | 1)
@@ -333,7 +333,7 @@ def test_an_append_that_came_after_a_higher_one_had_ended_is_a_matter_for_the_wh
     assert told_at_edges(history) == LATE
 
 
-def test_an_append_that_came_after_a_higher_one_had_been_read_is_a_matter_for_the_whole() -> None:
+def test_an_append_after_a_higher_one_was_read_needs_the_whole_log() -> None:
     """Of the appends themselves none had ended."""
     sends = [replace(one, process=place + 1, completed=5_000) for place, one in enumerate(log_of(20)[::2])]
     sends[3] = replace(sends[3], invoked=900, value=7 << 40 | 1)
@@ -406,7 +406,7 @@ def test_what_no_slice_took_in_is_missed() -> None:
     assert disagreement(slices) == "slices did not take in all that there is"
 
 
-def test_a_final_read_that_came_elsewhere_than_slices_were_told_is_a_matter_for_the_whole() -> None:
+def test_a_final_read_that_slices_were_not_given_needs_the_whole_log() -> None:
     table = table_of(healthy(1, sends=100))
     measured = measured_in(WHOLE, table)
     parts = [table.slice(begin, 20) for begin in range(0, table.num_rows, 20)]

@@ -84,7 +84,7 @@ def test_internal_another_element_where_the_own_one_should_be() -> None:
     assert "internal" in found_in(at_once(spoilt, (append(X, 2),)))
 
 
-def test_internal_appends_stand_in_another_order_than_their_transaction_made_them() -> None:
+def test_internal_appends_out_of_their_transactions_order_are_found() -> None:
     writes, others = (append(X, 1), append(X, 2)), (append(X, 3),)
     assert found_in(at_once(writes, (read(X, 2, 1),))) == {"internal": 1, "G1b": 1}
     assert found_in(at_once(writes, (read(X, 1, 2),))) == {}

@@ -63,14 +63,14 @@ def test_an_offset_of_an_unknown_transaction_that_a_poll_proves_committed_counts
     assert found_in(replace(unknown, type=FAIL, completed=10), committed) == {}
 
 
-def test_a_record_of_an_unknown_transaction_read_elsewhere_than_at_its_offset_is_a_duplicate() -> None:
+def test_an_unknown_transactions_record_read_at_two_offsets_is_duplicate() -> None:
     """Told offset 3, read at 1 by everybody; this was valid."""
     assert found_in(sends(1, Sent(X, 2, 3), kind=INFO), polls(2, TWO)) == {"duplicate": 1}
     assert found_in(sends(1, Sent(X, 2, 1), kind=INFO), polls(2, TWO)) == {}
     assert found_in(sends(1, Sent(X, 2), kind=INFO), polls(2, TWO)) == {}
 
 
-def test_a_committed_record_whose_offset_holds_another_value_is_lost_as_in_any_log() -> None:
+def test_a_committed_record_whose_offset_holds_another_value_is_lost() -> None:
     unknown = sends(2, Sent(X, 2), kind=INFO)
     assert found_in(sends(1, Sent(X, 1, 1)), unknown, polls(3, TWO)) == {"lost_write": 1}
     assert found_in(sends(1, Sent(X, 1, 0)), unknown, polls(3, TWO)) == {}
@@ -114,7 +114,7 @@ def test_the_end_of_an_unknown_transaction_is_that_of_who_first_saw_it() -> None
 
 
 @pytest.mark.parametrize("kind", [0, INFO])
-def test_the_sends_of_one_transaction_are_in_order_also_if_its_outcome_is_unknown(kind: int) -> None:
+def test_sends_of_one_transaction_are_ordered_even_with_unknown_outcome(kind: int) -> None:
     assert found_in(sends(1, Sent(X, 1, 3), Sent(X, 2, 1), kind=kind)) == {"nonmonotonic_send": 1}
     assert found_in(sends(1, Sent(X, 1, 1), Sent(X, 2, 3), kind=kind)) == {}, "others' records may lie between"
     assert found_in(sends(1, Sent(X, 1, 3), Sent(Y, 2, 1), kind=kind)) == {}

@@ -57,7 +57,7 @@ def test_a_record_in_another_partition_than_it_was_sent_to_is_a_phantom() -> Non
     assert found_in(WRITES, LogTransaction(2, 20, 30, (), (Delivered(3, 0, 7),))) == {"phantom": 1}
 
 
-def test_one_record_read_shows_that_a_transaction_of_unknown_outcome_was_committed_whole() -> None:
+def test_one_record_read_shows_an_unknown_transaction_committed_whole() -> None:
     unknown = LogTransaction(1, 0, None, WRITES.sent, type=INFO)
     past = LogTransaction(3, 40, 50, (), (Delivered(1, 4, 1), Delivered(1, 6, 2)))
     others = LogTransaction(4, 0, 10, (Sent(1, 1, 4), Sent(1, 2, 6)))
@@ -167,7 +167,7 @@ def test_one_process_has_one_clock(error: int, begun: int) -> None:
     assert found_in(replace(early, polled=()), replace(late, polled=(SEVEN,))) == {}
 
 
-def test_transactions_of_a_process_that_took_no_time_at_one_instant_have_no_order() -> None:
+def test_instant_transactions_of_a_process_at_one_time_have_no_order() -> None:
     early = LogTransaction(1, 5, 5, (), (EIGHT,))
     assert found_in(early, LogTransaction(1, 5, 5, (Sent(0, 8, 1),))) == {}
     assert found_in(early, LogTransaction(1, 5, 6, (Sent(0, 8, 1),))) == {"G1c-process": 1}
@@ -199,7 +199,7 @@ def test_its_own_records_do_not_show_that_a_transaction_was_committed() -> None:
     assert found_in(unknown, others, past) == {"precommitted_read": 1}
 
 
-def test_a_record_is_passed_by_a_wide_step_although_another_reader_took_a_narrow_one() -> None:
+def test_a_wide_step_passes_a_record_despite_another_readers_narrow_one() -> None:
     others = LogTransaction(4, 0, 10, tuple(Sent(1, 100 + offset, offset) for offset in (0, 2, 4, 10)))
     wide = LogTransaction(5, 20, 30, (), (Delivered(1, 0, 100), Delivered(1, 10, 110)))
     narrow = LogTransaction(6, 20, 30, (), (Delivered(1, 2, 102), Delivered(1, 4, 104)))

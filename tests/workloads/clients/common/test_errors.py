@@ -76,7 +76,7 @@ def test_codes_go_by_kafkas_names() -> None:
     assert named == {int(code): code.name.lower().removesuffix("_exception") for code in ErrorCode}
 
 
-def test_a_single_attempt_fails_for_what_is_checked_before_the_append_and_for_nothing_else() -> None:
+def test_a_single_attempt_fails_only_for_checks_made_before_the_append() -> None:
     definite = {ErrorCode(code) for code, meaning in SINGLE_ATTEMPT.answers.items() if meaning.type == FAIL}
     assert definite == WHAT_A_BROKER_CHECKS_BEFORE_IT_APPENDS
     assert definite.isdisjoint(MAY_FOLLOW_AN_APPEND)
@@ -145,7 +145,7 @@ def test_a_read_that_fails_just_failed(f: str) -> None:
         (AIOKAFKA, ConnectionResetError(111, "not a code of Kafka's"), "connection_reset"),
     ],
 )
-def test_an_exception_of_a_python_library_is_judged_by_the_code_or_the_name_it_carries(
+def test_a_python_librarys_exception_is_judged_by_its_code_or_name(
     table: ErrorTable, error: Exception, name: str
 ) -> None:
     assert raised(table, SEND, error).type == INFO

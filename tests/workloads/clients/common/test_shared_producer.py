@@ -72,7 +72,7 @@ def carried_out(
     return asyncio.run(whole())
 
 
-def test_all_that_is_under_way_when_a_record_fails_leaves_the_promise_of_idempotence() -> None:
+def test_all_under_way_when_a_record_fails_leaves_the_idempotence_promise() -> None:
     """Rule 6: the library goes on under a new producer epoch; a broker cannot know second attempts from new records."""
 
     async def scenario(client: Producer) -> list[Completion]:
@@ -113,7 +113,7 @@ def test_a_dead_instance_is_replaced_under_a_new_client_number() -> None:
     assert (after.client, after.sequence) == (10_003, 1)
 
 
-def test_a_late_failure_of_a_replaced_instance_counts_for_what_was_under_way_there_and_for_no_other() -> None:
+def test_a_late_failure_of_a_replaced_instance_counts_for_its_own_only() -> None:
     async def scenario(client: Producer) -> list[Completion]:
         sends = sending(client, 1, 2, 3)
         await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_what_the_library_turned_away_has_failed_for_certain_and_casts_no_doubt(
     assert answered.idempotent is None
 
 
-def test_all_that_is_under_way_when_the_library_renumbers_leaves_the_promise_of_idempotence() -> None:
+def test_all_under_way_at_a_renumbering_leaves_the_idempotence_promise() -> None:
     """Rule 6: no record has failed, and yet the library sends some again as new ones."""
 
     async def scenario(client: Producer) -> list[Completion]:

@@ -159,7 +159,7 @@ def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
     assert (deleted.type, deleted.error) == (FAIL, "not_offered")
 
 
-def test_a_record_for_a_topic_partition_that_does_not_exist_is_never_given_to_the_library(brokers: Bootstrap) -> None:
+def test_a_record_for_an_absent_partition_never_reaches_the_library(brokers: Bootstrap) -> None:
     async def scenario() -> list[Completion]:
         client = producer(brokers)
         await client.open()
@@ -255,7 +255,7 @@ class LosingItsPlace:
         self.sought.append(places)
 
 
-def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_the_beginning() -> None:
+def test_a_position_gone_fails_one_poll_and_restarts_from_the_beginning() -> None:
     async def scenario(library: Any) -> list[Completion]:
         client = consumer(NOBODY, "events")  # not opened: the task's part is done here
         client.instance = AiokafkaInstance({}, {("events", 0): 0}, from_beginning=True)

@@ -162,7 +162,7 @@ def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
     assert (completion.log_start, completion.high_watermark) == (0, 3)
 
 
-def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_the_beginning() -> None:
+def test_a_position_gone_fails_one_poll_and_restarts_from_the_beginning() -> None:
     class Library:
         """A consumer whose log was cut behind its position."""
 

@@ -43,7 +43,7 @@ def refusing(brokers: Brokers, node: int, error: ErrorCode) -> None:
     brokers.script = lambda at, request: failed(error) if (at, request.api_key) == (node, ApiKey.FETCH) else None
 
 
-def test_a_poll_that_is_sent_away_is_answered_by_the_follower_and_those_after_it_go_there_at_once() -> None:
+def test_a_redirected_poll_is_answered_by_the_follower_and_so_are_later() -> None:
     brokers, client = racked(70, 71)
     found = poll(brokers, client)
     assert (found.values, found.node, found.session, found.position) == ((70, 71), 2, 0, 0)
@@ -229,7 +229,7 @@ def broker_n_in_rack_n(place: SimPlace, places: tuple[SimPlace, ...], shape: Clu
     return properties
 
 
-def test_a_simulated_cluster_sends_consumers_to_their_racks_and_they_read_everything_there(
+def test_simulated_consumers_read_everything_from_replicas_in_their_racks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("squall.harness.simulation.world.world.properties_of", broker_n_in_rack_n)

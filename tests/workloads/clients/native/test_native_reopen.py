@@ -69,7 +69,7 @@ def test_sends_under_way_are_open_for_ever_and_numbers_begin_anew(idempotent: bo
     assert brokers.run(client.invoke(REOPENING)).client == SECOND + GENERATION_STRIDE
 
 
-def test_an_idempotent_producer_gets_another_producer_id_and_what_waited_behind_a_batch_was_not_sent() -> None:
+def test_reopening_renumbers_a_producer_and_leaves_waiting_batches_unsent() -> None:
     brokers = Brokers()
     client = brokers.client("producer")
     brokers.script = silent(ApiKey.PRODUCE)
@@ -208,7 +208,7 @@ def test_seeking_comes_before_anything_else_too() -> None:
     assert brokers.run(client.invoke(op(POLL))).values == (72,)
 
 
-def test_a_target_out_of_range_is_told_by_the_next_poll_which_is_the_last_of_that_session() -> None:
+def test_a_target_out_of_range_fails_the_next_poll_and_ends_the_session() -> None:
     brokers = Brokers()
     brokers.values = [70]
     client = brokers.client("consumer")
