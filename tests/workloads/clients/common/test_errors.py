@@ -90,9 +90,8 @@ def test_only_an_acknowledgement_is_ok(table: ErrorTable) -> None:
 
 
 @pytest.mark.parametrize("table", RETRYING, ids=lambda table: table.kind)
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code != ErrorCode.NONE], ids=lambda code: code.name)
-def test_no_brokers_answer_is_a_failure_for_a_client_that_retries_by_itself(table: ErrorTable, code: ErrorCode) -> None:
-    assert table.answers[int(code)].type != FAIL
+def test_no_brokers_answer_is_a_failure_for_a_client_that_retries(table: ErrorTable) -> None:
+    assert [code for code in ErrorCode if code != ErrorCode.NONE and table.answers[int(code)].type == FAIL] == []
 
 
 @pytest.mark.parametrize("code", MAY_FOLLOW_AN_APPEND)
