@@ -9,7 +9,6 @@ import pytest
 from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.nemesis import registry
 
 SUITE = """
 scenario: late
@@ -18,14 +17,13 @@ nemesis:
   - at: 5s
     sequence:
       - {fault: kill, target: b1, for: 1s}
-      - {fault: pause, target: b2, for: 1s}
+      - {fault: interface-down, target: b2, for: 1s}
 """
 
 
 @pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite with a pause, on the supposition that only hosts can pause."""
-    monkeypatch.setattr(registry, "HOSTS_ONLY", ("proc.pause",))
+def suite(tmp_path: Path) -> Path:
+    """A suite with a fault that only hosts can have: simulated ones have no network interface to take down."""
     path = tmp_path / "late.yaml"
     path.write_text(SUITE)
     return path
@@ -37,7 +35,7 @@ def test_a_fault_of_hosts_only_is_bad_usage(
 ) -> None:
     assert status_of([*command, str(suite)]) == 254
     said = capsys.readouterr().err
-    assert f"{suite}: scenario late: nemesis[1].sequence[1]: pause needs proc.pause" in said
+    assert f"{suite}: scenario late: nemesis[1].sequence[1]: interface-down needs net.interface_down" in said
     assert f"squall run {suite}" in said
 
 
@@ -52,4 +50,4 @@ def test_a_swarm_takes_the_place_of_such_faults(suite: Path) -> None:
 
 def test_a_plan_says_which_faults_only_hosts_can_do(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["plan", str(suite)]) == 0
-    assert "hosts only pause needs proc.pause" in " ".join(capsys.readouterr().out.split())
+    assert "hosts only interface-down needs net.interface_down" in " ".join(capsys.readouterr().out.split())
