@@ -46,6 +46,7 @@ MUTANTS: dict[str, str] = {
     "session-additions-ignored": "a fetch session never reads a topic-partition that is added to it (breaks DP-04)",
     "clean-mark-before-flush": "the mark of a clean stop is written before the logs are flushed (breaks FD-03, EL-05)",
     "parked-writes-repeated": "a deposed controller calls what it wrote undone, and brokers ask again (breaks MD-09)",
+    "switch-raises-no-epoch": "eligible leaders are switched on, and no leader has to know (breaks EL-03, EP-03)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -28,7 +28,7 @@ VALIDATED_AS = {
     "parse_seconds": "duration, also 0 or negative",
     "parse_rate": "bytes per second",
 }
-LIKELY = {"topic-partition": "events/0", "selector": "one broker", "request's name": "Fetch"}
+LIKELY = {"topic-partition": "events/0", "selector": "one broker", "request's name": "Fetch", "whole number": "1"}
 PLAIN = {bool: "`true` or `false`", int: "whole number", float: "number", str: "text"}
 
 

@@ -93,6 +93,9 @@ class FakeOperator:
     async def set_feature(self, name: str, level: int) -> None:
         self.asked.append(f"set feature {name} to level {level}")
 
+    async def level_of(self, feature: str) -> int:
+        return 0
+
 
 class FakeClock:
     """Time that passes only by `sleep`."""

@@ -87,6 +87,12 @@ class ClusterAdmin:
     async def set_feature(self, name: str, level: int) -> None:
         await _done(self._client.set_feature(name, level))
 
+    async def level_of(self, feature: str) -> int:
+        try:
+            return await self._client.level_of(feature)
+        except OSError as trouble:
+            raise _refusal(trouble) from None
+
     async def close(self) -> None:
         await self._client.close()
 

@@ -153,6 +153,10 @@ class ClusterOperator(Protocol):
         """Set the level of a feature of the cluster; 0 switches it off."""
         ...
 
+    async def level_of(self, feature: str) -> int:
+        """The level of a feature of the cluster; 0 if it is off."""
+        ...
+
 
 Knock = Callable[[str, int], Awaitable[str]]
 """What a TCP connection to an address and port finds from the clients' side: `open`, `refused` or `silent`."""

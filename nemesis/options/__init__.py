@@ -75,6 +75,7 @@ from squall.nemesis.options.operation import (
     MoveController,
     Reassign,
     RemoveVoter,
+    SetFeature,
 )
 from squall.nemesis.options.process import (
     Bounce,
@@ -149,6 +150,7 @@ __all__ = [
     "RollingRestart",
     "RpcCut",
     "RpcHold",
+    "SetFeature",
     "Slice",
     "SlowClose",
     "SlowLink",

@@ -45,6 +45,15 @@ class AlterConfig(FaultOptions):
     afterwards: str | None = None
 
 
+class SetFeature(FaultOptions):
+    """Sets a feature of the cluster to `level` (0: off), then to `afterwards` (not given: the level before)."""
+
+    fault: Literal["set-feature"]
+    feature: str
+    level: int = Field(ge=0, le=32767)
+    afterwards: int | None = Field(default=None, ge=0, le=32767)
+
+
 class RemoveVoter(FaultOptions):
     """Removes a controller from the quorum's voters (KIP-853) and adds it again when the window ends."""
 

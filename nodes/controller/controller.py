@@ -130,7 +130,7 @@ class QuorumController:
         self._isr = IsrControl(self._brokers, self._changes, mutants)
         self._topics = TopicControl(config, rng)
         self._configs = ConfigControl(config, self._changes)
-        self._features = FeatureControl(config.topic_defaults, self._changes)
+        self._features = FeatureControl(config.topic_defaults, self._changes, mutants)
         self._elections = LeaderElectionControl(self._changes)
         self._balancer = LeaderBalancer(config, self._elections)
         self._reassignments = ReassignmentControl(self._changes, mutants)

@@ -14,6 +14,7 @@ from squall.nodes.controller.outcome import Outcome, Refused
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import FeatureLevelRecord
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -30,9 +31,12 @@ NOT_MADE = "Not made, because another update of the request was refused."
 class FeatureControl:
     """Decides over features. Works on the image it receives and changes nothing itself."""
 
-    def __init__(self, topic_defaults: Mapping[str, str], changes: PartitionChanges) -> None:
+    def __init__(
+        self, topic_defaults: Mapping[str, str], changes: PartitionChanges, mutants: Mutants = HEALTHY
+    ) -> None:
         self._topic_defaults = topic_defaults
         self._changes = changes
+        self._raises_epochs = not mutants.has("switch-raises-no-epoch")
 
     def first_records(self, image: MetadataImage, *, eligible_leaders: bool) -> list[Message]:
         """The first records of a new cluster's log."""
@@ -65,7 +69,7 @@ class FeatureControl:
         if feature == ELIGIBLE_LEADER_REPLICAS:
             records += self._changes.eligible_leaders_end(image) if level == 0 else ()
             records += safe_min_isr(image, self._topic_defaults) if level > 0 else ()
-            records += self._changes.eligible_leaders_begin(image) if level > 0 else ()
+            records += self._changes.eligible_leaders_begin(image) if level > 0 and self._raises_epochs else ()
         return records
 
 

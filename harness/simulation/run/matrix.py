@@ -110,6 +110,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("session-additions-ignored", "DP-04", "leader-kill-loop", "LIVENESS"),
     mutant("clean-mark-before-flush", "FD-03", "interrupted-stop", "ISR", "ELECT", "ACK", "EP-04", "lost_write"),
     mutant("parked-writes-repeated", "MD-09", "parked-writes", "MD-09"),
+    mutant("switch-raises-no-epoch", "EL-03", "unaware-leader", "ISR", "ELECT", "ACK", "lost_write"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

@@ -1,10 +1,10 @@
-"""Operators' actions as nemesis entries: reassign, elect leaders, change configuration and voters.
+"""Operators' actions as nemesis entries: reassign, elect leaders, change configuration, features and voters.
 
 These are no faults: a cluster must bear them beside the faults, and control planes break there (RA-08). They go over
 the Kafka protocol through the `ClusterOperator` of the world. What the cluster refuses now it may accept later, when
 there is an active controller again, so each operation is retried until it is accepted or its window is over. An
 operation that was not done is unproven. The evidence is not the response alone but also what the cluster's metadata, or
-the quorum's leader, then reports: replicas, leaders, a setting, voters.
+the quorum's leader, then reports: replicas, leaders, a setting, a level, voters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from squall.nemesis.core.grudge import Grudge
 from squall.nemesis.core.ports import ClusterOperator, OperationRefused
 from squall.nemesis.core.selector import NoTarget, Target, TopicPartitionPattern, parse_topic_partition
 from squall.nemesis.faults.kind import Kind
-from squall.nemesis.options import AlterConfig, ElectLeaders, Reassign, RemoveVoter
+from squall.nemesis.options import AlterConfig, ElectLeaders, Reassign, RemoveVoter, SetFeature
 
 AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 2.0
@@ -300,6 +300,36 @@ class ChangeConfig(_Operation):
         await self._operator.set_config(self._options.topic, self._options.name, self._options.afterwards)
 
 
+class SwitchFeature(_Operation):
+    """Sets the level of a feature of the cluster, and sets it back when the window is over."""
+
+    def __init__(self, options: SetFeature, context: FaultContext) -> None:
+        super().__init__(options.fault, context)
+        self._options = options
+        self._afterwards: int | None = options.afterwards
+
+    async def aim(self) -> Target:
+        return Target(tuple(self._context.cluster.controllers), self._options.feature)
+
+    async def _ask(self) -> None:
+        """A change whose earlier level is not known could not be taken back, so it is not made."""
+        if self._afterwards is None:
+            self._afterwards = await self._operator.level_of(self._options.feature)
+        await self._operator.set_feature(self._options.feature, self._options.level)
+
+    async def _seen(self) -> Seen:
+        try:
+            level = await self._operator.level_of(self._options.feature)
+        except OperationRefused as refused:
+            return Seen("unknown", str(refused))
+        state = f"{self._options.feature} is at level {level}"
+        return Seen(state, "" if level == self._options.level else state)
+
+    async def _take_back(self) -> None:
+        assert self._afterwards is not None, "the change was made, so the level before is known"
+        await self._operator.set_feature(self._options.feature, self._afterwards)
+
+
 class TakeVoterOut(_Operation):
     """Removes one voter until the window is over. The quorum's leader must report it as removed, and as added again."""
 
@@ -363,6 +393,13 @@ OPERATIONS = (
         (),
         on_hosts="requested from the cluster, as by an admin client",
         proof="the cluster's response, and the setting that it then returns",
+    ),
+    Kind(
+        SetFeature,
+        SwitchFeature,
+        (),
+        on_hosts="requested from the cluster, as by an admin client",
+        proof="the cluster's response, and the level that brokers then announce",
     ),
     Kind(
         RemoveVoter,

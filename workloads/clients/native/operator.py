@@ -20,6 +20,7 @@ from squall.nodes.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -49,7 +50,14 @@ from squall.nodes.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from squall.workloads.clients.native.admin import METADATA_TOPIC, Address, AdminError, NativeAdmin, error_name
+from squall.workloads.clients.native.admin import (
+    CLIENT_ID,
+    METADATA_TOPIC,
+    Address,
+    AdminError,
+    NativeAdmin,
+    error_name,
+)
 
 REASSIGN_VERSION: Final = 0
 LIST_REASSIGNMENTS_VERSION: Final = 0
@@ -60,6 +68,7 @@ QUORUM_VERSION: Final = 2
 ADD_VOTER_VERSION: Final = 0
 REMOVE_VOTER_VERSION: Final = 0
 FEATURES_VERSION: Final = 1
+API_VERSIONS_VERSION: Final = 3
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
 SET_FOR_THE_TOPIC = 1
@@ -222,6 +231,21 @@ class NativeOperator(NativeAdmin):
             return [(answer.error_code, answer.error_message), *results]
 
         await self._first(self.brokers, ask, f"set {name} to level {level}")
+
+    async def level_of(self, feature: str) -> int:
+        """The level of a feature of the cluster by the newest metadata that a broker has applied; 0 if it is off."""
+        request = ApiVersionsRequest(CLIENT_ID, CLIENT_ID)
+        newest: ApiVersionsResponse | None = None
+        for address in self.brokers:
+            try:
+                answer = await self._ask(address, request, API_VERSIONS_VERSION, ApiVersionsResponse)
+            except OSError:
+                continue
+            if newest is None or answer.finalized_features_epoch > newest.finalized_features_epoch:
+                newest = answer
+        if newest is None:
+            raise ConnectionError(f"level of {feature}: no reachable broker")
+        return next((one.max_version_level for one in newest.finalized_features if one.name == feature), 0)
 
     async def _first(
         self, addresses: Sequence[Address], ask: Callable[[Address], Awaitable[list[_Judged]]], what: str

@@ -55,6 +55,7 @@ class Operator:
         self.settings: dict[str, str | None] = {}
         self.done: list[tuple[object, ...]] = []
         self.voting = ["c1", "c2", "c3"]
+        self.levels = {"eligible.leader.replicas.version": 1}
         self.under_way: list[str] = []
 
     def _do(self, *what: object) -> None:
@@ -109,6 +110,17 @@ class Operator:
     async def add_voter(self, host: str) -> None:
         self._do("add", host)
         self.voting.append(host)
+
+    async def set_feature(self, name: str, level: int) -> None:
+        self._do("feature", name, level)
+        if not self.lies:
+            self.levels[name] = level
+
+    async def level_of(self, feature: str) -> int:
+        if self.refusals:
+            self.refusals -= 1
+            raise OperationRefused("no reachable broker")
+        return self.levels.get(feature, 0)
 
 
 class Listing(Operator):
@@ -293,6 +305,29 @@ def test_a_voter_is_removed_and_added_again_however_often_that_takes() -> None:
     assert sorted(operator.voting) == ["c1", "c2", "c3"]
 
 
+@pytest.mark.parametrize(("afterwards", "level"), [(None, 1), (0, 0)])
+def test_a_feature_is_switched_and_set_back_to_its_level_before_or_to_the_level_given(
+    afterwards: int | None, level: int
+) -> None:
+    operator = Operator()
+    given = {} if afterwards is None else {"afterwards": afterwards}
+    fault = fault_of(operator, fault="set-feature", feature="eligible.leader.replicas.version", level=0, **given)
+    assert happened(fault) is None
+    assert operator.levels["eligible.leader.replicas.version"] == 0
+    operator.refusals = 1
+    assert healed(fault) == "no active controller"
+    assert healed(fault) is None
+    assert operator.levels["eligible.leader.replicas.version"] == level
+
+
+def test_a_feature_whose_level_cannot_be_read_is_not_changed() -> None:
+    """Otherwise nothing would say to which level it must be set back."""
+    operator = Operator(refusals=1000)
+    fault = fault_of(operator, fault="set-feature", feature="eligible.leader.replicas.version", level=0)
+    assert happened(fault) == "no reachable broker"
+    assert not operator.done
+
+
 @pytest.mark.parametrize("words", [{"fault": "elect-leaders"}, {"fault": "remove-voter", "target": "c1"}])
 def test_where_nobody_can_be_asked_nothing_is_proven(words: dict[str, object]) -> None:
     """As in the control of an idle nemesis."""
@@ -310,6 +345,10 @@ def test_where_nobody_can_be_asked_nothing_is_proven(words: dict[str, object]) -
         (
             {"fault": "alter-config", "topic": "events", "name": "min.insync.replicas", "value": "3"},
             "min.insync.replicas of events is the default",
+        ),
+        (
+            {"fault": "set-feature", "feature": "eligible.leader.replicas.version", "level": 0},
+            "eligible.leader.replicas.version is at level 1",
         ),
         ({"fault": "remove-voter", "target": "c1"}, "c1, c2, c3 vote"),
     ],
