@@ -68,11 +68,11 @@ class Watchdog:
 
 def run_seed(asked: SeedRun, watchdog: Watchdog, reached: Reached | None = None) -> SeedOutcome:
     """Run one seed in this process."""
-    from squall.harness.simulation.mutation.simulated import simulate_seed
-
     began = time.process_time()
     watchdog.start(asked.limit_s)
     try:
+        from squall.harness.simulation.mutation.simulated import simulate_seed  # which imports the mutant
+
         found = simulate_seed(asked, watchdog)
     except Hang as trouble:
         found = SeedOutcome(asked.scenario, asked.seed, "invalid", ("HANG",), "", 0.0, str(trouble))

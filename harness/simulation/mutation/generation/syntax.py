@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from squall.harness.simulation.mutation.generation.mutation import Source
 
 REPORTING_FUNCTIONS = ("__repr__", "__str__", "described", "describe", "_described", "_describe", "metrics")
-REPORTING_WORDS = ("trace", "_trace", "notices", "metrics", "_metrics", "mutants", "_mutants", "stopwatch")
+REPORTING_WORDS = (
+    "trace",
+    "_trace",
+    "_event",
+    "_trace_append",
+    "notices",
+    "metrics",
+    "_metrics",
+    "mutants",
+    "_mutants",
+    "stopwatch",
+)
 """A statement or condition that contains one of these names reports, or belongs to a documented mutant."""
 
 
