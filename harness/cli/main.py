@@ -27,6 +27,8 @@ from rich.table import Table
 from squall.harness.cli.cluster import cluster_app
 from squall.harness.cli.faults import OptionalValues, faults
 from squall.harness.cli.lab import lab_app
+from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
+from squall.harness.cli.mutants import mutants
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import with_examples
@@ -495,42 +497,7 @@ def import_(
     return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
 
 
-@app.command(
-    epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
-)
-def mutants(
-    verify: Annotated[
-        bool, typer.Option("--verify", help="run each mutant, and the scenario without it, in simulation")
-    ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="number of seeds; each mutant must be caught on 19 of 20")] = 20,
-    seed: Annotated[int, typer.Option(help="the first seed")] = 1,
-    mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be given again")] = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
-    ] = None,
-    witnesses: Annotated[
-        Path | None, typer.Option(help="with --verify: write the first witness of each mutant to this directory")
-    ] = None,
-) -> int:
-    """List the documented bugs that a node can be started with; with --verify, test that each is caught."""
-    from squall.nodes.mutants import MUTANTS
-
-    if verify:
-        from squall.harness.simulation.run.matrix import verify as verify_mutants
-
-        return verify_mutants(
-            seeds=seeds,
-            first_seed=seed,
-            names=mutant or (),
-            processes=processes or os.cpu_count() or 1,
-            console=console(),
-            witnesses=witnesses,
-        )
-    for name, about in sorted(MUTANTS.items()):
-        console().print(f"{name:<36}{about}", markup=False)
-    return 0
-
-
+app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command(
     "faults",
     cls=OptionalValues,

@@ -1,0 +1,1 @@
+"""Generate mutants from the syntax trees of the nodes, and draw a sample of them."""
