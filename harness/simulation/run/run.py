@@ -80,7 +80,8 @@ class SimOptions:
     """Options of a simulation beyond its scenario.
 
     `mutants` are added to the scenario's; `said` is how the command line named the scenario. A run that is not
-    `observed` goes on to its end, and only its history and what its nodes left judge it, as on hosts.
+    `observed` goes on to its end, and only its history and what its nodes left judge it, as on hosts. An observed run
+    with `evidence` is judged by what its nodes left as well.
     """
 
     swarm: bool = False
@@ -88,6 +89,7 @@ class SimOptions:
     keep: Path | None = None
     said: str = ""
     observed: bool = True
+    evidence: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,8 @@ class Simulation:
             acks_all=scenario.workload.acks == "all",
             unclean_allowed=self.shape.config.get("unclean.leader.election.enable") == "true",
         )
-        self.traces = None if options.observed else ControlTraces()
-        """What the nodes leave as evidence, of which a judging observer has no need."""
+        self.traces = ControlTraces() if options.evidence or not options.observed else None
+        """The evidence that the nodes leave; a judging observer does not need it."""
         self.world = SimWorld(
             self.shape,
             seed,
@@ -270,7 +272,7 @@ class Simulation:
             completed=not trouble,
             segments=1,
             trouble=(trouble,) if trouble else (),
-            checks=scenario.checks if self.options.observed else (*scenario.checks, *OF_NODES),
+            checks=scenario.checks if self.traces is None else (*scenario.checks, *OF_NODES),
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
