@@ -1,7 +1,7 @@
 """The mutation score: which share of generated mutants unit tests, simulation and history's checks catch.
 
-Figures are of mutants that are not equivalent (`equivalents.yaml`) and have been judged in the mode in question. A kill
-is attributed to what was seen first: an invariant of the observer, an anomaly of the history's checks, `CRASH`,
+Figures are of mutants that are not equivalent (`equivalents.yaml`) and have been judged in every mode of the ledger. A
+kill is attributed to what was seen first: an invariant of the observer, an anomaly of the history's checks, `CRASH`,
 `LIVENESS` (the cluster does not become whole, or final reads do not complete), `HANG`, or `UNKNOWN` (the run allows no
 conclusion). Of the history's kills, those by an anomaly are counted apart, since a crash or a cluster that does not
 become whole is seen without any check of the history.
@@ -113,8 +113,10 @@ def judged_mutants(entries: Iterable[Entry]) -> list[Judged]:
 
 
 def score_of(entries: Iterable[Entry], equivalents: Equivalents) -> Score:
-    """Return all figures of a ledger."""
+    """Return all figures of a ledger, of the mutants that have been judged in every mode that occurs in it."""
     everything = judged_mutants(entries)
+    modes = {mode for one in everything for mode in one.by_mode}
+    everything = [one for one in everything if modes <= set(one.by_mode)]
     judged = [one for one in everything if not (one.survives and equivalents.has(one.mutation))]
     survivors = [one for one in judged if SIMULATION in one.by_mode and not one.killed(SIMULATION)]
     return Score(

@@ -25,7 +25,7 @@ REPORTING_WORDS = (
     "_mutants",
     "stopwatch",
 )
-"""A statement or condition that contains one of these names reports, or belongs to a documented mutant."""
+"""A statement or condition that contains one of these names reports, or asks for a documented mutant."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,56 @@ class Site:
 
 def sites(source: Source) -> Iterator[Site]:
     """Yield every place that may be changed, in the order of the source."""
-    yield from _walk(source, source.tree, ())
+    yield from _walk(source, source.tree, (), flags_of_mutants(source.tree))
 
 
-def _walk(source: Source, node: ast.AST, parents: tuple[ast.AST, ...]) -> Iterator[Site]:
-    for child in _children(node):
-        if _is_left_out(child):
+def flags_of_mutants(tree: ast.Module) -> dict[str, bool]:
+    """Return the attributes that say whether a documented mutant is on, with their value in healthy nodes."""
+    flags: dict[str, bool] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and _asks_for_mutant(node.value):
+            flags[node.targets[0].attr] = isinstance(node.value, ast.UnaryOp)  # `not mutants.has(…)`
+    return flags
+
+
+def _asks_for_mutant(node: ast.AST) -> bool:
+    return any(
+        isinstance(one, ast.Call) and identifier(one.func) == "has" and mentions(one.func, ("mutants", "_mutants"))
+        for one in ast.walk(node)
+    )
+
+
+def _is_for_mutant(node: ast.AST, flags: dict[str, bool]) -> bool:
+    """Whether a branch depends on a documented mutant."""
+    return isinstance(node, ast.If) and (_asks_for_mutant(node.test) or mentions(node.test, tuple(flags)))
+
+
+def _healthy(test: ast.expr, flags: dict[str, bool]) -> bool | None:
+    """Return what a test for a documented mutant says in healthy nodes; None if something else decides, too."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        said = _healthy(test.operand, flags)
+        return None if said is None else not said
+    if isinstance(test, ast.Call) and _asks_for_mutant(test):
+        return False
+    return flags.get(identifier(test))
+
+
+def _walk(source: Source, node: ast.AST, parents: tuple[ast.AST, ...], flags: dict[str, bool]) -> Iterator[Site]:
+    for child in _children(node, flags):
+        if _is_left_out(child, flags):
             continue
-        if isinstance(child, ast.expr | ast.stmt):
+        if isinstance(child, ast.expr | ast.stmt) and not _is_for_mutant(child, flags):
             yield Site(source, child, (*parents, node))
-        yield from _walk(source, child, (*parents, node))
+        yield from _walk(source, child, (*parents, node), flags)
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a node that may be changed."""
+def _children(node: ast.AST, flags: dict[str, bool]) -> Iterator[ast.AST]:
+    """Yield the parts of a node that may be changed. Of a branch for a documented mutant, only the healthy side."""
     left_out: list[ast.AST | None] = []
-    if isinstance(node, ast.FunctionDef):
+    if isinstance(node, ast.If) and _is_for_mutant(node, flags):
+        said = _healthy(node.test, flags)
+        left_out = [node.test, *(node.body if said is False else []), *(node.orelse if said is True else [])]
+    elif isinstance(node, ast.FunctionDef):
         left_out = [*node.decorator_list, node.returns, node.args]
     elif isinstance(node, ast.ClassDef):
         left_out = [*node.decorator_list, *node.bases, *node.keywords]
@@ -93,18 +127,19 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield child
 
 
-def _is_left_out(node: ast.AST) -> bool:
+def _is_left_out(node: ast.AST, flags: dict[str, bool]) -> bool:
+    names = (*REPORTING_WORDS, *flags)
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Assert | ast.JoinedStr | ast.Lambda | ast.Global):
         return True
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return isinstance(node, ast.FunctionDef) and node.name in REPORTING_FUNCTIONS
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
-    if isinstance(node, ast.If) and mentions(node.test, ("TYPE_CHECKING", *REPORTING_WORDS)):
-        return True
+    if isinstance(node, ast.If):
+        return mentions(node.test, ("TYPE_CHECKING", *REPORTING_WORDS)) and not _asks_for_mutant(node.test)
     if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-        return mentions(node, REPORTING_WORDS)
-    return isinstance(node, ast.expr) and isinstance(node, ast.IfExp | ast.BoolOp) and mentions(node, REPORTING_WORDS)
+        return mentions(node, names)
+    return isinstance(node, ast.IfExp | ast.BoolOp) and mentions(node, names)
 
 
 def mentions(node: ast.AST, names: tuple[str, ...]) -> bool:

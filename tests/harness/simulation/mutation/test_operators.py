@@ -78,7 +78,7 @@ def test_an_offset_that_is_passed_returned_or_assigned_is_off_by_one() -> None:
         '"""A docstring."""',
         "assert start < end",
         "self._trace.event('append', end=end + 1)",
-        "if self._mutants.has('x') and start < end:\n    call()",
+        "if self._mutants.has('x') and start < end:\n    pass",
         "self.notices.append(f'{start + 1}')",
         "self.metrics.sent += 1",
         "here: list[1] = now",
@@ -87,6 +87,22 @@ def test_an_offset_that_is_passed_returned_or_assigned_is_off_by_one() -> None:
 def test_what_no_promise_depends_on_is_left_alone(snippet: str) -> None:
     body = textwrap.indent(snippet, "    ")
     assert mutations_of(Source("squall.nodes.raft.sample", f"def run(self, start, end):\n{body}\n")) == []
+
+
+def test_only_the_healthy_side_of_a_branch_for_a_documented_mutant_is_changed() -> None:
+    text = (
+        "class Log:\n"
+        "    def __init__(self, mutants):\n"
+        "        self._broken = mutants.has('a')\n"
+        "        self._sound = not mutants.has('b')\n"
+        "    def run(self):\n"
+        "        if self._broken:\n            one()\n"
+        "        if self._sound:\n            two()\n"
+        "        if self._mutants.has('c'):\n            three()\n        else:\n            four()\n"
+        "        if self._ready and not self._broken:\n            five()\n"
+    )
+    found = mutations_of(Source("squall.nodes.raft.sample", text))
+    assert [one.original for one in found] == ["two()", "four()", "five()"]
 
 
 def test_what_a_node_says_of_itself_is_left_alone() -> None:

@@ -63,6 +63,10 @@ def test_each_way_of_judging_has_its_share() -> None:
     assert total.not_reached == 1
 
 
+def test_a_mutant_that_is_not_judged_in_every_mode_yet_is_left_out() -> None:
+    assert score_of([*LEDGER, Entry(mutant(7), Judgement(UNIT, KILLED))], NONE).total == score_of(LEDGER, NONE).total
+
+
 def test_a_crash_is_no_find_of_the_historys_checks() -> None:
     assert score_of(LEDGER, NONE).total.anomalies == 1
 
