@@ -275,10 +275,10 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="control run: the nemesis reports faults but injects none; expect unknown"
     )
-    swarm: bool | Literal["operations", "switches"] = Field(
+    swarm: bool | Literal["operations", "switches", "worlds"] = Field(
         False,
         description="simulation only: random faults for each seed; `operations`: and operators' actions; "
-        "`switches`: and eligible leader replicas switched off and on",
+        "`switches`: and eligible leader replicas switched off and on; `worlds`: and the cluster, settings and load",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS

@@ -38,6 +38,7 @@ from squall.harness.simulation.observer.invariants import InvariantBroken, Obser
 from squall.harness.simulation.observer.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.collector import without_collector
+from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.run.witness import Witness
@@ -133,6 +134,7 @@ class Simulation:
     def __init__(
         self, scenario: Scenario, seed: int, options: SimOptions, directory: Path, witness: Witness | None = None
     ) -> None:
+        scenario = draw_world(scenario, seed)
         cluster = scenario.cluster
         self.scenario = scenario
         self.seed = seed
@@ -225,7 +227,7 @@ class Simulation:
     @property
     def operating(self) -> bool:
         """Whether this seed also draws operators' changes of the cluster."""
-        return self.scenario.swarm in ("operations", "switches")
+        return self.scenario.swarm in ("operations", "switches", WORLDS)
 
     def ended_s(self) -> float:
         """Return when the run ended, in seconds since the load began; negative if the load never began."""
@@ -342,7 +344,7 @@ class Simulation:
             view = self.world.cluster
             topics = self.scenario.cluster.topics
             operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
-            switched = self.scenario.swarm == "switches"
+            switched = self.scenario.swarm == "switches" or switches_features(self.scenario, self.seed)
             faults = draw_swarm(
                 self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated, switched=switched
             )

@@ -221,7 +221,7 @@ def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario
         faults = swarm_faults(simulation.begun)
     else:
         faults = scheduled_faults(simulation.schedule, recording, simulation.load_started)
-    listed = explicit_scenario(scenario, seed, options.mutants, recording, faults, simulation.load_started)
+    listed = explicit_scenario(simulation.scenario, seed, options.mutants, recording, faults, simulation.load_started)
     return listed, Trial(broken, problem, ended_s)
 
 

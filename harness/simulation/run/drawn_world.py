@@ -1,0 +1,207 @@
+"""Draw a small and hostile world for each seed: cluster, settings and load of a scenario with `swarm: worlds`.
+
+A fixed cluster exercises what its settings let happen. Segments of a gigabyte never roll, an index entry every 4096
+bytes is never looked up, a fetch session cache of a thousand slots never evicts. So each seed draws its own cluster and
+settings, at the edge of what is legal: segments of a few batches, fetches of one batch, retention of a few segments,
+one to five controllers, replication factors from 1 to 5, unclean elections, eligible leader replicas on, off and
+switched.
+
+Laws:
+
+* The draw is pure: the same scenario and seed give the same world in every process.
+* Every world is legal: Kafka's promises hold in it, and the checks and the fault budget know its settings.
+* What is drawn stays small, so that a seed costs a second or two of processor time, and thousands are affordable.
+
+Each part has a separate random stream, so that another setting in one part does not shift the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+from random import Random
+from typing import Final
+
+from squall.harness.scenario.suite import ClusterOptions, Scenario, TopicOptions
+from squall.workloads.log import LogOptions
+
+WORLDS: Final = "worlds"
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+UNCLEAN: Final = "unclean.leader.election.enable"
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+Settings = dict[str, str | int | float | bool]
+
+
+def draw_world(scenario: Scenario, seed: int) -> Scenario:
+    """Return the scenario with the cluster and load that this seed draws; any other scenario unchanged."""
+    if scenario.swarm != WORLDS:
+        return scenario
+    cluster = _cluster(scenario.cluster, seed)
+    few = sum(topic.partitions for topic in cluster.topics.values()) <= 4
+    workload = _load(Random(f"{seed}/world/load"), few)
+    return scenario.model_copy(update={"cluster": cluster, "workload": workload})
+
+
+def switches_features(scenario: Scenario, seed: int) -> bool:
+    """Return whether operators also switch eligible leader replicas off and on in this seed's world."""
+    keeps = scenario.cluster.config.get(ELIGIBLE_LEADERS) == 1
+    return scenario.swarm == WORLDS and keeps and Random(f"{seed}/world/switches").random() < 0.25
+
+
+def world_lines(scenario: Scenario) -> tuple[str, ...]:
+    """Describe a drawn world in a few lines, for the output of one seed."""
+    cluster, load = scenario.cluster, scenario.workload.model_dump(exclude_defaults=True)
+    nodes = f"{cluster.brokers} brokers, {cluster.controllers} controllers"
+    nodes += " (combined)" if cluster.combined else ""
+    nodes += ", dynamic voters" if cluster.dynamic_voters else ""
+    topics = [
+        f"{name}: {one.partitions} topic-partitions, RF {one.replication_factor}, min ISR {one.min_insync_replicas}"
+        + "".join(f", {key} {value}" for key, value in one.config.items())
+        for name, one in cluster.topics.items()
+    ]
+    settings = ", ".join(f"{key} {value}" for key, value in cluster.config.items())
+    return (nodes, *topics, settings, ", ".join(f"{key} {value}" for key, value in load.items()))
+
+
+# -- the cluster -----------------------------------------------------------------------------------------------
+
+
+def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
+    rng = Random(f"{seed}/world/cluster")
+    brokers = rng.choice((1, 2, 3, 3, 3, 4, 5))
+    controllers = rng.choice((1, 3, 3, 3, 5))
+    combined = controllers <= brokers and rng.random() < 0.2
+    dynamic = controllers > 1 and rng.random() < 0.4
+    return given.model_copy(
+        update={
+            "brokers": brokers,
+            "controllers": controllers,
+            "combined": combined,
+            "dynamic_voters": dynamic,
+            "topics": _topics(Random(f"{seed}/world/topics"), brokers),
+            "config": {**_settings(Random(f"{seed}/world/settings"), brokers), **given.config},
+        }
+    )
+
+
+def _topics(rng: Random, brokers: int) -> dict[str, TopicOptions]:
+    drawn = {}
+    for name in ("events", "wide")[: rng.choice((1, 1, 2))]:
+        replicas = min(brokers, rng.choice((1, 2, 3, 3, 3, 4, 5)))
+        drawn[name] = TopicOptions(
+            partitions=rng.choice((1, 1, 2, 3, 4, 8, 15)),
+            replication_factor=replicas,
+            min_insync_replicas=rng.randint(1, min(3, replicas)),
+            config=_topic_config(rng),
+        )
+    return drawn
+
+
+def _topic_config(rng: Random) -> Settings:
+    drawn: Settings = {}
+    if rng.random() < 0.6:
+        drawn["segment.bytes"] = _log_uniform(rng, 300, 20_000)
+    if rng.random() < 0.2:
+        drawn["segment.ms"] = _log_uniform(rng, 300, 5_000)
+    if rng.random() < 0.5:
+        drawn["index.interval.bytes"] = rng.choice((0, 1, 200))
+    if rng.random() < 0.15:
+        drawn["retention.bytes"] = _log_uniform(rng, 1_000, 50_000)
+    if rng.random() < 0.15:
+        drawn["flush.messages"] = rng.choice((1, 5, 50))
+    if rng.random() < 0.1:
+        drawn["message.timestamp.type"] = "LogAppendTime"
+    return drawn
+
+
+def _settings(rng: Random, brokers: int) -> Settings:
+    """Draw the nodes' settings, by Kafka's names."""
+    heartbeat = _log_uniform(rng, 100, 600)
+    lag = _log_uniform(rng, 600, 3_000)
+    election = _log_uniform(rng, 250, 1_000)
+    drawn: Settings = {
+        "default.replication.factor": min(3, brokers),
+        "broker.heartbeat.interval.ms": heartbeat,
+        "broker.session.timeout.ms": max(_log_uniform(rng, 1_200, 4_000), 4 * heartbeat),
+        "replica.lag.time.max.ms": lag,
+        "replica.fetch.wait.max.ms": min(_log_uniform(rng, 20, 500), lag // 2),
+        "replica.fetch.backoff.ms": _log_uniform(rng, 20, 400),
+        "controller.quorum.election.timeout.ms": election,
+        "controller.quorum.fetch.timeout.ms": 2 * election,
+        "controller.quorum.election.backoff.max.ms": _log_uniform(rng, 50, 1_000),
+        "metadata.max.idle.interval.ms": _log_uniform(rng, 200, 2_000),
+        ELIGIBLE_LEADERS: rng.choice((0, 1, 1, 1)),
+        UNCLEAN: rng.random() < 0.2,
+    }
+    drawn |= _limits(rng)
+    drawn |= _checkpoints(rng)
+    return drawn | _of_the_metadata_log(rng)
+
+
+def _limits(rng: Random) -> Settings:
+    """Draw how much is fetched at once; a fetch returns at least one batch, whatever its limit (KIP-74)."""
+    drawn: Settings = {}
+    if rng.random() < 0.4:
+        drawn["replica.fetch.max.bytes"] = _log_uniform(rng, 1, 4_000)
+    if rng.random() < 0.3:
+        drawn["replica.fetch.response.max.bytes"] = _log_uniform(rng, 1, 10_000)
+    if rng.random() < 0.3:
+        drawn["fetch.max.bytes"] = _log_uniform(rng, 3_000, 20_000)
+    if rng.random() < 0.4:
+        drawn["max.incremental.fetch.session.cache.slots"] = rng.choice((0, 1, 2, 5))
+    if rng.random() < 0.3:
+        drawn["replica.selector.class"] = RACK_AWARE
+    return drawn
+
+
+def _checkpoints(rng: Random) -> Settings:
+    """Draw how often a broker notes on disk what recovery begins from, and how often retention looks."""
+    drawn: Settings = {"log.retention.check.interval.ms": _log_uniform(rng, 200, 5_000)}
+    if rng.random() < 0.6:
+        drawn["replica.high.watermark.checkpoint.interval.ms"] = _log_uniform(rng, 100, 5_000)
+    if rng.random() < 0.6:
+        drawn["log.flush.offset.checkpoint.interval.ms"] = _log_uniform(rng, 200, 10_000)
+    return drawn
+
+
+def _of_the_metadata_log(rng: Random) -> Settings:
+    if rng.random() < 0.4:
+        return {}
+    between = _log_uniform(rng, 1_500, 10_000)
+    return {
+        "metadata.log.segment.bytes": _log_uniform(rng, 1_024, 6_000),
+        "metadata.log.max.record.bytes.between.snapshots": between,
+        "metadata.max.retention.bytes": 2 * between,
+    }
+
+
+# -- the load --------------------------------------------------------------------------------------------------
+
+
+def _load(rng: Random, few: bool) -> LogOptions:
+    """Draw what clients do. `few`: there are few topic-partitions, so that more may be in flight for each."""
+    acks = rng.choice(("all",) * 9 + ("1",))
+    return LogOptions(
+        producers=rng.randint(1, 3),
+        consumers=rng.randint(1, 2),
+        rate=float(rng.choice((10, 20, 40, 60))),
+        acks=acks,
+        idempotent=acks == "all" and rng.random() < 0.7,
+        record_size=rng.choice((16, 16, 100, 600)),
+        in_flight=rng.randint(1, 5) if few else 1,
+        list_offsets=_sometimes(rng, (0.05, 0.2)),
+        delete_records=_sometimes(rng, (0.02, 0.1)),
+        seek=_sometimes(rng, (0.05, 0.2)),
+        reopen=_sometimes(rng, (0.005, 0.02)),
+        admin=_sometimes(rng, (0.5, 2.0, 6.0)),
+        admins=rng.choice((1, 1, 2)),
+    )
+
+
+def _sometimes(rng: Random, choices: Sequence[float]) -> float:
+    return rng.choice(choices) if rng.random() < 0.5 else 0.0
+
+
+def _log_uniform(rng: Random, low: float, high: float) -> int:
+    return round(exp(rng.uniform(log(low), log(high))))
