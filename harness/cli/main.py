@@ -223,9 +223,14 @@ def plan(
     return print_plan(console(), chosen, choose_seed(seed), hosts)
 
 
-@app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
+@app.command(
+    epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711 · "
+    "squall simulate swarm --recipe 7@12.5s:99"
+)
 def simulate(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")
+    ] = None,
     only: OnlyOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
     seed: Annotated[int | None, typer.Option(help="the first seed; by default the scenario's own, or 1")] = None,
@@ -249,10 +254,23 @@ def simulate(
             "--observer/--no-observer", help="judge each event, or only the history and the nodes' logs, as on hosts"
         ),
     ] = True,
+    recipe: Annotated[
+        str | None,
+        typer.Option(metavar="RECIPE", help="a seed continued by others, such as 7@12.5s:99, or a file of it"),
+    ] = None,
 ) -> int:
     """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
     from squall.harness.cli.simulate import simulate as simulate_scenario
+    from squall.harness.cli.simulate import simulate_recipe
 
+    if recipe is not None:
+        if seed is not None or seeds != 1:
+            raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
+        return simulate_recipe(
+            recipe, scenario, console(), mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer
+        )
+    if scenario is None:
+        raise UsageError("no scenario is named", remedy="squall simulate SCENARIO, or --recipe FILE")
     return simulate_scenario(
         scenario,
         seeds=seeds,
@@ -312,6 +330,47 @@ def shrink(
         any_failure=any_failure,
     )
     return shrink_seed(asked, console())
+
+
+@app.command(
+    epilog="Examples: squall explore --for 10m · squall explore swarm kitchen-sink --for 1h --corpus corpus · "
+    "squall explore --for 5m --random · squall explore --mutant stale-fetch-appended --corpus corpus --until-failure"
+)
+def explore(
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(metavar="[SCENARIO…]", help="by default, the short swarms")
+    ] = None,
+    duration: Annotated[str, typer.Option("--for", metavar="TIME", help="how long, such as 10m")] = "10m",
+    seed: Annotated[int, typer.Option(help="the first seed; it also decides what is tried")] = 1,
+    corpus: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="continue from this corpus, and keep runs and violations there")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="run plain seeds instead, with the same figures, to compare")
+    ] = False,
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    until_failure: Annotated[
+        bool, typer.Option("--until-failure", help="stop at the first run that is not valid")
+    ] = False,
+) -> int:
+    """Search for violations in simulation: continue the runs that showed rare behaviour of the nodes."""
+    from squall.harness.cli.explore import ExploreOptions
+    from squall.harness.cli.explore import explore as explore_scenarios
+
+    asked = ExploreOptions(
+        scenarios=tuple(scenarios or ()),
+        duration=duration,
+        seed=seed,
+        corpus=corpus,
+        processes=processes,
+        guided=not random,
+        mutants=tuple(mutant or ()),
+        until_failure=until_failure,
+    )
+    return explore_scenarios(asked, console())
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,16 @@ from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
 from squall.harness.simulation.run.parallel import simulate_many
-from squall.harness.simulation.run.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult, refuse_kept
+from squall.harness.simulation.run.recipe import load_recipe, parse_recipe
+from squall.harness.simulation.run.run import (
+    ACKNOWLEDGED,
+    OPERATIONS,
+    SimOptions,
+    SimResult,
+    refuse_kept,
+    seed_words,
+)
+from squall.harness.simulation.run.run import simulate as simulate_seed
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.workloads.log import LogOptions
 
@@ -90,6 +99,42 @@ def simulate(
     return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
 
 
+def simulate_recipe(
+    text: str,
+    name: str | None,
+    console: Console,
+    *,
+    mutants: tuple[str, ...] = (),
+    swarm: bool = False,
+    keep: Path | None = None,
+    observed: bool = True,
+) -> int:
+    """Run one recipe, from a file or as a text for the scenario of this name. Return the verdict's status."""
+    path = Path(text)
+    if path.is_file():
+        recipe, carried = load_recipe(path)
+        mutants = tuple(dict.fromkeys((*carried, *mutants)))
+    elif name is None:
+        raise UsageError(f"--recipe {text}: no such file", remedy="name the scenario as well, or an existing file")
+    else:
+        recipe = parse_recipe(name, text)
+    scenario, said = find_scenario(recipe.scenario, swarm=swarm)
+    options = SimOptions(
+        swarm=swarm,
+        mutants=mutants,
+        keep=keep,
+        said=said,
+        observed=observed,
+        kinds=recipe.kinds,
+        continuations=recipe.continuations,
+    )
+    result = simulate_seed(scenario, recipe.seed, options)
+    if result.verdict != "valid":
+        console.print(told(result, said, options, listable=False), markup=False, highlight=False)
+    console.print(summary([result]), markup=False, highlight=False)
+    return EXIT[result.verdict]
+
+
 def tenths(seeds: int) -> set[int]:
     """Return the seed counts after which a log of a long simulation gets a progress line; none for a short one."""
     return {seeds * tenth // 10 for tenth in range(1, 10)} if seeds >= LONG else set()
@@ -107,7 +152,7 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     unobserved = "" if options.observed else " --no-observer"
     if result.verdict == "invalid" and listable and " --only " not in name:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
-    words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}{unobserved}")
+    words.append(f"  Repeat with: squall simulate {name} {seed_words(result.seed, options)}{flags}{unobserved}")
     return "\n".join(words)
 
 

@@ -51,7 +51,8 @@ def switches_features(scenario: Scenario, seed: int) -> bool:
 
 def world_lines(scenario: Scenario) -> tuple[str, ...]:
     """Describe a drawn world in a few lines, for the output of one seed."""
-    cluster, load = scenario.cluster, scenario.workload.model_dump(exclude_defaults=True)
+    cluster, usual = scenario.cluster, LogOptions().model_dump()
+    load = {key: value for key, value in scenario.workload.model_dump().items() if value != usual.get(key)}
     nodes = f"{cluster.brokers} brokers, {cluster.controllers} controllers"
     nodes += " (combined)" if cluster.combined else ""
     nodes += ", dynamic voters" if cluster.dynamic_voters else ""

@@ -40,6 +40,7 @@ from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
+from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.world.process import SimProcess
@@ -91,6 +92,10 @@ class SimOptions:
     said: str = ""
     observed: bool = True
     evidence: bool = False
+    kinds: tuple[str, ...] = ()
+    """The kinds of fault that a swarm draws from; by default the seed chooses."""
+    continuations: tuple[Continuation, ...] = ()
+    """Where the run goes on with other seeds, in order of time; see `recipe.py`."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,8 @@ class Simulation:
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        for continuation in options.continuations:
+            self.world.kernel.at(continuation.at, self.world.streams.reseed, continuation.seed)
         self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
         self.workload = workload_of(scenario.workload, scenario.loaded_topics)
@@ -291,7 +298,8 @@ class Simulation:
 
     def _command(self) -> str:
         """Return the command that repeats this run."""
-        words = f"squall simulate {self.options.said or self.scenario.scenario} --seed {self.seed}"
+        said = self.options.said or self.scenario.scenario
+        words = f"squall simulate {said} {seed_words(self.seed, self.options)}"
         words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
         return words + (" --swarm" if self.options.swarm else "") + ("" if self.options.observed else " --no-observer")
 
@@ -345,14 +353,18 @@ class Simulation:
             topics = self.scenario.cluster.topics
             operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
             switched = self.scenario.swarm == "switches" or switches_features(self.scenario, self.seed)
-            faults = draw_swarm(
-                self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated, switched=switched
-            )
+
+            def drawn(seed: int, kinds: tuple[str, ...]) -> list[SwarmFault]:
+                load = self.scenario.time.faults
+                return draw_swarm(seed, view.brokers, view.controllers, load, operated, switched=switched, kinds=kinds)
+
+            faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()
             swarm = Swarm(self.world, faults, lowest, operator)
             self.begun = swarm.begun
+            swarm.on_begin = lambda fault: self.witness.swarm_fault(fault.kind, fault.hosts)
             await swarm.run()
             await operator.close()
             self.fault_counts, self.postponed = swarm.counts, swarm.postponed
@@ -505,6 +517,13 @@ def simulate(
     """
     with without_collector():
         return _simulate(scenario, seed, options, witness)
+
+
+def seed_words(seed: int, options: SimOptions) -> str:
+    """Return the option of the command line that repeats this seed, or this recipe."""
+    if options.kinds or options.continuations:
+        return f"--recipe {recipe_text(seed, options.kinds, options.continuations)}"
+    return f"--seed {seed}"
 
 
 def seed_directory(keep: Path, seed: int) -> Path:

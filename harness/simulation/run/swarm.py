@@ -15,7 +15,7 @@ then on progress is required.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
@@ -142,13 +142,15 @@ def draw_swarm(
     operated: Mapping[str, int] | None = None,
     *,
     switched: bool = False,
+    kinds: tuple[str, ...] = (),
 ) -> list[SwarmFault]:
     """Draw the faults of this seed, in order of time; all end before `load` seconds have passed.
 
     `operated` are the topics (with their min ISR) of a cluster that operators also change. Operators' changes come from
     a separate random stream, so that the faults of a seed are the same with and without them; so does `switched`.
+    `kinds` are the kinds of fault to draw from; without them the seed chooses some.
     """
-    faults = _draw_faults(seed, brokers, controllers, load)
+    faults = _draw_faults(seed, brokers, controllers, load, kinds)
     if operated:
         faults += _draw_operations(seed, brokers, controllers, load, operated)
     if switched:
@@ -210,10 +212,13 @@ def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[
     return {"fault": "restart", "target": "active controller"}
 
 
-def _draw_faults(seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float) -> list[SwarmFault]:
+def _draw_faults(
+    seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float, chosen: tuple[str, ...] = ()
+) -> list[SwarmFault]:
     rng = Random(f"{seed}/swarm")
     share = rng.choice((0.1, 0.25, 0.5))
     kinds = [kind for kind in KINDS if rng.random() < share] or [rng.choice(list(KINDS))]
+    kinds = list(chosen) or kinds
     weights = [rng.random() + 0.1 for _ in kinds]
     gap = _log_uniform(rng, 0.3, 8.0)
     longest = _log_uniform(rng, 0.5, 15.0)
@@ -344,6 +349,7 @@ class Swarm:
         self.effects: dict[str, int] = {}
         self.postponed = 0
         self.begun: list[SwarmFault] = []
+        self.on_begin: Callable[[SwarmFault], None] = lambda fault: None
         self._world = world
         self._faults = faults
         self._budget = FaultBudget(world, min_isr)
@@ -361,6 +367,7 @@ class Swarm:
             self.postponed += 1
             return
         self.begun.append(fault)
+        self.on_begin(fault)
         try:
             effect = await self._carry_out(f"swarm-{index}", fault)
         except VerbFailed:  # a process that is down cannot be killed

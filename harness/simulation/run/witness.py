@@ -32,3 +32,6 @@ class Witness:
 
     def fault(self, event: NemesisEvent) -> None:
         """A fault began, showed, or ended."""
+
+    def swarm_fault(self, kind: str, hosts: tuple[str, ...]) -> None:
+        """A fault of a swarm is about to begin."""

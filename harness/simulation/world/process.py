@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMode, SimDisk
 from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
+from squall.harness.simulation.world.streams import Streams
 from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
 from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
@@ -93,7 +94,7 @@ class SimProcess:
         disk: SimDisk,
         factory: NodeFactory,
         trace: Trace,
-        seed: object,
+        streams: Streams,
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
@@ -117,7 +118,7 @@ class SimProcess:
         self._network = network
         self._factory = factory
         self._trace = trace
-        self._seed = seed
+        self._streams = streams
         self._on_iteration = on_iteration
         self._on_loss = on_loss
         self._stopped_cleanly = True
@@ -158,7 +159,7 @@ class SimProcess:
         self.unclean_restarts += not self._stopped_cleanly
         self._stopped_cleanly = False
         self.paused = False
-        rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
+        rng = self._streams.stream(f"{self.name}/{self.incarnation}")
         self.disk.in_use = True
         try:
             self.node = self._factory(

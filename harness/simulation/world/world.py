@@ -20,6 +20,7 @@ from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.network import SimNetwork
 from squall.harness.simulation.world.process import SimProcess, SimWallClock
+from squall.harness.simulation.world.streams import Streams
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -143,7 +144,8 @@ class SimWorld:
         synced. `traced` returns the trace that a host's node uses instead of `trace`, to which it passes everything on.
         """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
-        self.network = network(self.kernel, Random(f"{seed}/network"))
+        self.streams = Streams(seed)
+        self.network = network(self.kernel, self.streams.stream("network"))
         self.places = places_of(shape)
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
@@ -152,9 +154,9 @@ class SimWorld:
         initial = initial_voters(controllers, seed)
         for place in self.places:
             config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
-            disk = SimDisk(Random(f"{seed}/{place.name}/disk"))
+            disk = SimDisk(self.streams.stream(f"{place.name}/disk"))
             if shape.dynamic_voters and place.is_controller:
-                format_directory(config, initial, disk=disk, rng=Random(f"{seed}/{place.name}/format"), now_ms=0)
+                format_directory(config, initial, disk=disk, rng=self.streams.stream(f"{place.name}/format"), now_ms=0)
             process = SimProcess(
                 place.name,
                 place.address,
@@ -164,7 +166,7 @@ class SimWorld:
                 disk=disk,
                 factory=node_factory(config, shape.mutants),
                 trace=traced(place.name, trace or NullTrace()),
-                seed=seed,
+                streams=self.streams,
                 on_iteration=on_iteration,
                 on_loss=on_loss,
             )

@@ -1,0 +1,1 @@
+"""Guided exploration: which behaviour a run showed, and which run to continue next."""
