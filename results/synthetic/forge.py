@@ -441,6 +441,30 @@ def _regress(history: list[Forged], rng: random.Random) -> list[Forged]:
     return [*history, first, second]
 
 
+def _stating(history: list[Forged], rng: random.Random, above: int, after: int) -> list[Forged]:
+    """A poll that delivers nothing ends `after` before a send begins.
+
+    It states an end `above` the lowest offset of the acknowledged sends that begin later.
+    """
+    send = _acked(history, rng)
+    moment = send.invoked - after
+    later = (one for one in history if one.f == "send" and one.type == "ok" and one.invoked > moment)
+    end = above + min(one.offset for one in later if one.offset is not None)
+    told = Forged("poll", 95, 95, moment - 1, moment, partition=send.partition, high_watermark=end, log_start=0)
+    return [*history, told]
+
+
+def _end_ahead(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A high watermark covered an offset that was given to a later send."""
+    return _stating(history, rng, 1 + rng.randrange(3), 1)
+
+
+def _start_ahead(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Retention removed what was not committed yet, and the replica said so."""
+    *others, told = _stating(history, rng, -3, 1)
+    return [*others, replace(told, log_start=(told.high_watermark or 0) + 1)]
+
+
 INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "lost": ("lost_write", _lost),
     "lost after read": ("lost_write", _lost_after_read),
@@ -459,6 +483,8 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "sends out of order": ("nonmonotonic_send", _nonmonotonic_send),
     "stale log end": ("stale_read", _stale),
     "log end went back": ("hw_regress", _regress),
+    "high watermark ahead of a later send": ("hw_ahead", _end_ahead),
+    "log start ahead of its high watermark": ("log_start_ahead", _start_ahead),
     "early copy": ("rt_order", _early_copy),
     "gone from its place": ("lost_write", _moved_without_idempotence),
     "replaced below the log's start": ("inconsistent_offset", _replaced_below_log_start),
@@ -577,6 +603,18 @@ def _cut_below(history: list[Forged], start: int) -> list[Forged]:
     ]
 
 
+def _end_just_below(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A high watermark that is the offset of the next send: all below it is committed."""
+    return _stating(history, rng, 0, 1)
+
+
+def _start_at_the_end(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Retention may remove everything that is committed."""
+    *others, told = _stating(history, rng, -3, 1)
+    ended = _cut_below(others, told.high_watermark or 0)
+    return [*ended, replace(told, log_start=told.high_watermark)]
+
+
 NEAR_MISSES: Final[dict[str, Injection]] = {
     "a send of unknown outcome nobody reads": _info_unseen,
     "a duplicate of a producer without idempotence": _duplicate_not_idempotent,
@@ -584,6 +622,8 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "an offset without a record": _gap_nobody_saw,
     "going back in a new session": _went_back_in_new_session,
     "a log end that is just right": _list_offsets_just_right,
+    "a high watermark at the offset of a later send": _end_just_below,
+    "a log that starts at its high watermark": _start_at_the_end,
     "a stale log end of a deposed leader": _stale_of_a_deposed_leader,
     "a stale log end of a deposed leader that appended the record": _stale_of_the_leader_that_appended,
     "a stale log end of a leader of whom no record is": _stale_of_a_leader_without_records,

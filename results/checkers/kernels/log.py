@@ -7,6 +7,8 @@ R0  offsets and values agree one to one: no offset holds two values (`inconsiste
 R1  real time is respected (`realtime.py`, which also states which log ends are legal);
 R2  each poll delivers increasing offsets (`int_nonmonotonic`) without leaving out a record between them that was
     read by any poll (`int_poll_skip`);
+R3  what polls state of the log is true: its start does not lie beyond its high watermark (`log_start_ahead`), and no
+    send that begins later lies below that (`hw_ahead`; `stated_ends.py`);
 
 and a client sees no less than that over time:
 
@@ -47,6 +49,7 @@ from squall.results.checkers.kernels.observed import Observed
 from squall.results.checkers.kernels.operations import Operations
 from squall.results.checkers.kernels.order import check_real_time, check_send_order
 from squall.results.checkers.kernels.sessions import check_sessions
+from squall.results.checkers.kernels.stated_ends import check_stated_ends
 
 
 def check_log(operations: Operations, observed: Observed, *, linearizable_reads: bool = False) -> Findings:
@@ -59,4 +62,5 @@ def check_log(operations: Operations, observed: Observed, *, linearizable_reads:
     lost = check_losses(operations, observed, findings)
     check_send_order(operations, observed, lost, findings)
     check_real_time(operations, observed, lost, linearizable_reads, findings)
+    check_stated_ends(operations, findings)
     return findings

@@ -141,6 +141,11 @@ class Operations:
         return np.where(epochs < 0, NONE, epochs)
 
     @cached_property
+    def stated_log_start(self) -> Ints:
+        """By operation, the log start offset that its response stated."""
+        return _column(self.table, "log_start", NONE)
+
+    @cached_property
     def log_start(self) -> int:
         """The highest stated log start offset, 0 if none was stated."""
         return max(0, pc.max(self.table["log_start"]).as_py() or 0)

@@ -75,6 +75,21 @@ LOG_ANOMALIES: Final = (
         "a new leader that responds before its high watermark has caught up (KIP-207)",
     ),
     Anomaly(
+        "hw_ahead",
+        "a poll stated a high watermark above the offset of a send that began afterwards",
+        "a send lies below a high watermark that had been stated before it began",
+        "sends lie below high watermarks that had been stated before they began",
+        "a high watermark that counts replicas outside the ISR or what they no longer have, or one that is restored "
+        "from a checkpoint without a bound",
+    ),
+    Anomaly(
+        "log_start_ahead",
+        "a poll stated a log start beyond the high watermark of the same response (DP-07)",
+        "a log starts beyond its own high watermark",
+        "times a log started beyond its own high watermark",
+        "retention or delete-records of records that are not committed yet",
+    ),
+    Anomaly(
         "int_poll_skip",
         "a single poll left out a record that others read",
         "a poll left out a record that others read",
@@ -121,6 +136,8 @@ APPENDS: Final = (
     "future_read",
     "stale_read",
     "hw_regress",
+    "hw_ahead",
+    "log_start_ahead",
     "nonmonotonic_send",
 )
 """Contradict `linearizable appends`."""

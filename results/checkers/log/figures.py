@@ -21,6 +21,7 @@ import pyarrow as pa
 from squall.results.checkers.kernels import loops
 from squall.results.checkers.kernels.observed import Closing, FinalRead, Slots, numbered_sessions
 from squall.results.checkers.kernels.operations import NONE, Ints, Operations, Rows, UnusableRecords
+from squall.results.checkers.kernels.stated_ends import contradicts_stated_ends
 from squall.results.checkers.log.partition import PartOfTask, Task, figures
 from squall.results.checkers.log.result import PartitionResult
 from squall.results.checkers.log.slices import Slice, disagreement
@@ -36,6 +37,7 @@ COLUMNS: Final = [
     "offset",
     "acks",
     "offsets",
+    "high_watermark",
     "session",
     "log_start",
     "clock_id",
@@ -85,6 +87,8 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     result: PartitionResult
     closing: Closing
     several_clocks: bool
+    contradictory: bool
+    """What polls state of the log cannot be true (R3), which slices see of their own polls only."""
 
 
 def measure(task: FiguresTask) -> Measured:
@@ -102,7 +106,7 @@ def measured_in(whole: Task, table: pa.Table) -> Measured:
     reads = _Reads.of(operations)
     found = figures(whole, operations, reads, reads.final)
     found = msgspec.structs.replace(found, milliseconds=(time.perf_counter() - began) * 1000)
-    return Measured(found, reads.closing, len(operations.doubt) > 0)
+    return Measured(found, reads.closing, len(operations.doubt) > 0, contradicts_stated_ends(operations))
 
 
 def settled(
@@ -112,6 +116,8 @@ def settled(
 
     The slices were computed with `closing` and `several_clocks`, which must agree with what was measured.
     """
+    if measured.contradictory:
+        return None
     if (measured.closing, measured.several_clocks) != (closing, several_clocks) or disagreement(slices) is not None:
         return None
     noted = {"unseen": slices[-1].unseen, "lost_unprotected": 0, "stale_log_ends": 0, "values_sent_twice": 0}

@@ -57,7 +57,7 @@ def _look_at_log(table: pa.Table, workload: Facts, seconds: float) -> Outcome[Lo
     )
 
 
-_OF_LOG_ENDS: Final = ("stale_read", "hw_regress")
+_OF_LOG_ENDS: Final = ("stale_read", "hw_regress", "hw_ahead", "log_start_ahead")
 """The laws of a log that are about log ends, which transactions do not state."""
 
 TRANSACTION_CHECKS: Final = (

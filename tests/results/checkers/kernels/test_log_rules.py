@@ -344,7 +344,9 @@ def test_log_ends_that_polls_state_may_not_go_back_if_reads_are_linearizable(che
 
 
 def test_nor_may_a_send_lie_below_one_that_was_stated_before_it_began(check: Check) -> None:
-    assert strictly(check, poll(1, 2, high_watermark=5), send(A, 10, 20, 0)) == {"future_read": 1}
+    history = [poll(1, 2, high_watermark=5), send(A, 10, 20, 0)]
+    assert names(check(history)) == {"hw_ahead": 1}
+    assert names(check(history, linearizable_reads=True)) == {"future_read": 1}
     assert strictly(check, poll(1, 2, high_watermark=0), send(A, 10, 20, 0)) == {}
     assert strictly(check, poll(1, 10, high_watermark=5), send(A, 10, 20, 0)) == {}
 
@@ -745,3 +747,43 @@ def test_the_witness_of_a_loss_names_the_send_the_final_read_and_the_rows_around
 def test_a_value_sent_twice_is_noticed_since_all_rules_need_unique_values(check: Check) -> None:
     history = [send(A, 10, 20, 0), Forged("send", 5, 0, 11, 21, value=A, offset=1)]
     assert check(history).noted["values_sent_twice"] == 1
+
+
+def test_a_high_watermark_may_not_lie_above_a_send_that_begins_later(check: Check) -> None:
+    """DP-06: what lies below it is committed, so that the next send gets a later offset. Nothing else shows it here."""
+    history = [poll(5, 9, high_watermark=1, epoch=None), send(A, 10, 20, 0), *final((0, A), marker=1)]
+    assert names(check(history)) == {"hw_ahead": 1}
+    (witness,) = check(history).witnesses
+    assert [(one.role, one.f) for one in witness.operations] == [("earlier", "poll"), ("later", "send")]
+
+
+def test_a_high_watermark_may_lie_at_a_later_send_or_above_one_that_had_begun(check: Check) -> None:
+    at_it = [poll(5, 9, high_watermark=0, epoch=None), send(A, 10, 20, 0), *final((0, A), marker=1)]
+    overlapping = [poll(5, 10, high_watermark=1, epoch=None), send(A, 10, 20, 0), *final((0, A), marker=1)]
+    assert names(check(at_it)) == names(check(overlapping)) == {}
+
+
+def test_a_high_watermark_above_a_send_that_was_promised_nothing_is_legal(check: Check) -> None:
+    """A deposed leader acknowledges it under acks=1, at an offset that its successor has committed."""
+    for kind, acks, offset in (("ok", 1, 0), ("info", -1, None)):
+        history = [poll(5, 9, high_watermark=1, epoch=None), send(A, 10, 20, offset, kind=kind, acks=acks)]
+        assert names(check(history)) == {}, kind
+
+
+def test_a_log_may_not_start_beyond_the_high_watermark_of_the_same_response(check: Check) -> None:
+    """DP-07: only what is committed is deleted."""
+    sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
+    for start, found in ((3, {"log_start_ahead": 1}), (2, {})):
+        assert names(check([*sent, poll(5, 6, high_watermark=2, log_start=start, epoch=None)])) == found
+
+
+def test_a_lost_record_is_not_a_high_watermark_ahead_as_well(check: Check) -> None:
+    """One defect gets one name: the send of B took the place of A, which had been acknowledged and committed."""
+    history = [
+        send(A, 1, 2, 0),
+        poll(5, 9, high_watermark=1, epoch=None),
+        send(B, 10, 20, 0),
+        *final((0, B), marker=1),
+    ]
+    assert "hw_ahead" not in names(check(history))
+    assert names(check(history))

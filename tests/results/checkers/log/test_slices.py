@@ -417,3 +417,18 @@ def test_a_final_read_that_slices_were_not_given_needs_the_whole_log() -> None:
     assert settled(measured, closing, True, slices) is None
     for name in ("start", "end", "marker_offset", "marker_invoked"):
         assert settled(measured, replace(closing, **{name: getattr(closing, name) - 1}), False, slices) is None
+
+
+def test_a_poll_far_from_the_send_below_its_high_watermark_leaves_the_log_to_the_whole() -> None:
+    """R3: the poll delivers what lies in the first slice, and the send that contradicts it lies in the last."""
+    history = healthy(1, sends=600)
+    sends = [one for one in history if one.f == "send" and one.type == "ok" and one.offset is not None]
+    last = max(sends, key=lambda one: one.invoked)
+    first = min((one for one in history if one.f == "poll" and one.run), key=lambda one: one.invoked)
+    told = replace(first, high_watermark=(last.offset or 0) + 1)
+    assert told.completed is not None and told.completed < last.invoked
+    table = table_of([told if one is first else one for one in history])
+    found, slices, _ = in_slices(table, group_rows=25, each=200)
+    assert len(slices) >= 3
+    assert of_the_whole(table).anomalies["hw_ahead"] >= 1
+    assert found is None

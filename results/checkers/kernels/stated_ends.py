@@ -1,0 +1,77 @@
+"""Check R3: what polls state about the log, against the same response and against sends that began afterwards.
+
+A fetch response states the high watermark of its replica, and where the replica's log starts. Everything below a high
+watermark is committed, so that a send which begins after such a response was received gets an offset at or above it,
+under any leader, and also if the poll delivered nothing (`hw_ahead`). Retention and delete-records remove committed
+records only, so that a log never starts beyond the high watermark of the same response (`log_start_ahead`, DP-07).
+
+Legal, and not reported:
+
+* A deposed leader, a follower or a restarted replica states a lower high watermark than others: it is a lower bound.
+* A send that had begun when the response came may lie anywhere.
+* Sends of unknown outcome, and sends under acks=1 or 0, whose stated offset may never have been committed.
+* A final read may take its log start and its end from two responses; the log may have moved in between.
+
+One defect gets one name: where an order of appends and deliveries is wrong, or a record is lost, the high watermark
+was wrong too, so these two rules are for histories that break no other. Slices (`log/slices.py`) do not see the polls
+of one another; the task that measures the whole log (`log/figures.py`) asks `contradicts_stated_ends` for all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from squall.results.checkers.kernels.findings import WITNESSES, Finding, Findings
+from squall.results.checkers.kernels.operations import NEVER, NONE, OK, POLL, Ints, Operations
+
+
+def check_stated_ends(operations: Operations, findings: Findings) -> None:
+    """Find polls whose stated log start or high watermark cannot be true, if no other rule is broken."""
+    if findings.counts:
+        return
+    stating = _stating(operations)
+    starts = _starts_beyond_the_end(operations, stating)
+    found = [
+        Finding("log_start_ahead", int(operations.high_watermark[row]), (("reader", int(row)),))
+        for row in starts[:WITNESSES]
+    ]
+    findings.add("log_start_ahead", len(starts), found)
+    polls, sends = _sends_below_a_stated_end(operations, stating)
+    found = [
+        Finding("hw_ahead", int(operations.offset[send]), (("earlier", int(poll)), ("later", int(send))))
+        for poll, send in zip(polls[:WITNESSES], sends[:WITNESSES], strict=True)
+    ]
+    findings.add("hw_ahead", len(sends), found)
+
+
+def contradicts_stated_ends(operations: Operations) -> bool:
+    """Whether a stated log start or high watermark cannot be true; needs no values."""
+    stating = _stating(operations)
+    return bool(
+        len(_starts_beyond_the_end(operations, stating)) or len(_sends_below_a_stated_end(operations, stating)[1])
+    )
+
+
+def _stating(operations: Operations) -> Ints:
+    """Polls that were answered and state a high watermark."""
+    polls = np.flatnonzero((operations.f == POLL) & (operations.type == OK))
+    return polls[(operations.high_watermark[polls] != NONE) & (operations.completed[polls] != NEVER)]
+
+
+def _starts_beyond_the_end(operations: Operations, stating: Ints) -> Ints:
+    start, end = operations.stated_log_start[stating], operations.high_watermark[stating]
+    return stating[(start != NONE) & (start > end)]
+
+
+def _sends_below_a_stated_end(operations: Operations, stating: Ints) -> tuple[Ints, Ints]:
+    """Polls and sends, pair by pair: the send began after the poll ended, and lies below the end that this stated."""
+    sends = np.flatnonzero(operations.is_acked & (operations.offset != NONE))
+    ended = operations.completed[stating] + operations.clock_error[stating]
+    order = np.argsort(ended, kind="stable")
+    stating, ended = stating[order], ended[order]
+    highest = np.maximum.accumulate(operations.high_watermark[stating])
+    count = np.searchsorted(ended, operations.invoked[sends] - operations.clock_error[sends], side="left")
+    sends, count = sends[count > 0], count[count > 0]
+    wrong = np.flatnonzero(highest[count - 1] > operations.offset[sends])
+    first = np.searchsorted(highest, operations.offset[sends[wrong]], side="right")
+    return stating[first], sends[wrong]
