@@ -147,6 +147,7 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     """
     words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {line}" for line in result.witness]
+    words += [f"    world: {line}" for line in result.drawn]
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
     unobserved = "" if options.observed else " --no-observer"
@@ -183,6 +184,7 @@ def summary(results: list[SimResult]) -> str:
         for key in sorted(key for key in totals if _group(key) == group):
             lines.append(f"{'':<11}{totals[key]:>12,} {key}")
     if len(results) == 1:
+        lines += [f"{'' if number else 'world':<11}{line}" for number, line in enumerate(results[0].drawn)]
         lines.append(f"trace      {results[0].digest}")
     return "\n".join(lines)
 

@@ -38,7 +38,7 @@ from squall.harness.simulation.observer.invariants import InvariantBroken, Obser
 from squall.harness.simulation.observer.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.collector import without_collector
-from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features
+from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
@@ -118,6 +118,8 @@ class SimResult:
     processor_s: float = 0.0
     ended_s: float = 0.0
     """When the run ended, in seconds since the load began; negative if the load never began."""
+    drawn: tuple[str, ...] = ()
+    """The world that the seed drew, in words; empty in a scenario that states its cluster."""
 
 
 class _SimClock:
@@ -577,6 +579,7 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
             wall_s=time.monotonic() - started,
             processor_s=time.process_time() - worked,
             ended_s=ended_s,
+            drawn=world_lines(simulation.scenario) if scenario.swarm == WORLDS else (),
         )
 
 

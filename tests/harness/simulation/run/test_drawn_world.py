@@ -1,0 +1,112 @@
+"""Worlds: each seed draws its own small cluster, settings and load, and all of them are legal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.drawn_world import (
+    ELIGIBLE_LEADERS,
+    draw_world,
+    switches_features,
+    world_lines,
+)
+from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
+from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.world.world import ClusterShape, places_of, properties_of
+from squall.nodes.config import NodeConfig
+from squall.nodes.metadata.topic_configs import check_config
+
+SUITES = Path(__file__).resolve().parents[4] / "suites"
+SEEDS = range(1, 501)
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Scenario:
+    return find_scenario("worlds", SUITES)[0]
+
+
+@pytest.fixture(scope="module")
+def worlds(scenario: Scenario) -> list[Scenario]:
+    return [draw_world(scenario, seed) for seed in SEEDS]
+
+
+def test_every_world_is_one_that_a_suite_could_state(worlds: list[Scenario]) -> None:
+    for seed, world in zip(SEEDS, worlds, strict=True):
+        assert Scenario.model_validate(world.model_dump(by_alias=True)) == world, seed
+
+
+def test_every_node_and_every_topic_of_a_world_accepts_its_settings(worlds: list[Scenario]) -> None:
+    for world in worlds:
+        cluster = world.cluster
+        config = {
+            key: str(value).lower() if value in (True, False) else str(value) for key, value in cluster.config.items()
+        }
+        shape = ClusterShape(
+            controllers=cluster.controllers,
+            brokers=cluster.brokers,
+            config=config,
+            dynamic_voters=cluster.dynamic_voters,
+            combined=cluster.combined,
+        )
+        places = places_of(shape)
+        for place in places:
+            NodeConfig.of(properties_of(place, places, shape), place.name)
+        for topic in cluster.topics.values():
+            for name, value in topic.config.items():
+                check_config(name, str(value))
+
+
+def test_the_same_seed_draws_the_same_world_in_every_process(scenario: Scenario) -> None:
+    program = (
+        "from squall.harness.simulation.run.drawn_world import draw_world, world_lines\n"
+        "from squall.harness.simulation.run.scenarios import find_scenario\n"
+        "print(world_lines(draw_world(find_scenario('worlds')[0], 7)))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert told.stdout.strip() == str(world_lines(draw_world(scenario, 7)))
+
+
+def test_worlds_differ_in_everything_that_is_drawn(worlds: list[Scenario]) -> None:
+    clusters = [world.cluster for world in worlds]
+    assert {one.brokers for one in clusters} == {1, 2, 3, 4, 5}
+    assert {one.controllers for one in clusters} == {1, 3, 5}
+    topics = [topic for one in clusters for topic in one.topics.values()]
+    assert {one.replication_factor for one in topics} == {1, 2, 3, 4, 5}
+    assert {one.min_insync_replicas for one in topics} == {1, 2, 3}
+    for flag in ("combined", "dynamic_voters"):
+        assert {getattr(one, flag) for one in clusters} == {False, True}
+    assert {one.config[ELIGIBLE_LEADERS] for one in clusters} == {0, 1}
+    loads = [world.workload.model_dump() for world in worlds]
+    for name in ("acks", "idempotent", "in_flight", "list_offsets", "delete_records", "seek", "reopen", "admin"):
+        assert len({one[name] for one in loads}) > 1, name
+
+
+def test_features_are_switched_only_where_eligible_leaders_are_kept(worlds: list[Scenario]) -> None:
+    switched = [world for seed, world in zip(SEEDS, worlds, strict=True) if switches_features(world, seed)]
+    assert switched
+    assert all(world.cluster.config[ELIGIBLE_LEADERS] == 1 for world in switched)
+
+
+def test_another_scenario_is_left_as_it_is() -> None:
+    swarm = find_scenario("swarm", SUITES)[0]
+    assert draw_world(swarm, 7) is swarm
+
+
+def test_a_run_has_the_cluster_that_its_seed_drew(scenario: Scenario, tmp_path: Path) -> None:
+    simulation = Simulation(scenario, 3, SimOptions(), tmp_path)
+    drawn = draw_world(scenario, 3).cluster
+    assert len(simulation.world.cluster.brokers) == drawn.brokers
+    assert len(simulation.world.cluster.controllers) == drawn.controllers
+    simulation.recorder.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_healthy_nodes_are_valid_in_a_world(scenario: Scenario, seed: int) -> None:
+    result = simulate(scenario, seed)
+    assert result.verdict == "valid", (result.problem, result.drawn)
+    assert result.drawn
