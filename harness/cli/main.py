@@ -241,6 +241,12 @@ def simulate(
     until_failure: Annotated[
         bool, typer.Option("--until-failure", help="stop at the first seed that is not valid")
     ] = False,
+    observer: Annotated[
+        bool,
+        typer.Option(
+            "--observer/--no-observer", help="judge each event, or only the history and the nodes' logs, as on hosts"
+        ),
+    ] = True,
 ) -> int:
     """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
     from squall.harness.cli.simulate import simulate as simulate_scenario
@@ -257,6 +263,7 @@ def simulate(
         picture=picture,
         until_failure=until_failure,
         only=only,
+        observed=observer,
     )
 
 

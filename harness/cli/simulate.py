@@ -38,6 +38,7 @@ def simulate(
     until_failure: bool = False,
     picture: Path | None = None,
     only: str | None = None,
+    observed: bool = True,
 ) -> int:
     """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
 
@@ -47,7 +48,7 @@ def simulate(
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
     scenario, said = find_scenario(name, swarm=swarm, only=only)
-    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
+    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
     if keep is not None:
@@ -103,9 +104,10 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     words += [f"    {line}" for line in result.witness]
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
+    unobserved = "" if options.observed else " --no-observer"
     if result.verdict == "invalid" and listable and " --only " not in name:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
-    words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
+    words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}{unobserved}")
     return "\n".join(words)
 
 

@@ -25,23 +25,24 @@ from squall.harness.errors import UsageError
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import DIGEST_FILE, NodePlan
-from squall.harness.run.node_tables import (
+from squall.harness.run.testbed import Testbed
+from squall.harness.scenario.cluster import ClusterNotReady, await_whole
+from squall.harness.scenario.node_tables import (
     Asked,
     Described,
     TornDigest,
+    committed_ends,
     parse_watermarks,
     read_digest,
     read_trace,
+    removal_allowed,
     tables_of,
 )
-from squall.harness.run.testbed import Testbed
-from squall.harness.scenario.cluster import ClusterNotReady, await_whole
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.common.text import several
 from squall.results.checkers.replicas.control import QuorumFacts, TraceEvent
 from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, write_kind
-from squall.workloads.core.operation import DELETE_RECORDS
 
 DIGEST_SECONDS = 300.0
 """How long a host may take to describe its logs."""
@@ -175,30 +176,3 @@ class NodeRecords:
     def _trace_of(self, name: str, plan: NodePlan) -> list[TraceEvent]:
         path = self.directory / "nodes" / name / Path(plan.trace).name
         return list(read_trace(path, name, plan.node_id)) if plan.trace and path.is_file() else []
-
-
-def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> dict[tuple[str, int], int]:
-    """Return a lower bound of the committed end by topic-partition: the offset after its marker.
-
-    The marker counts once it was read, because consumers read only what is committed, or once all in-sync replicas
-    acknowledged it.
-    """
-    by_all = scenario.workload.model_dump().get("acks") == "all"
-    return {
-        (one["topic"], one["partition"]): one["marker_offset"] + 1
-        for one in reads
-        if one["marker_offset"] is not None and (one["complete"] or by_all)
-    }
-
-
-def removal_allowed(scenario: Scenario) -> bool:
-    """Return whether retention of all topics, or clients, may remove records from the front of a log."""
-    config = {name: str(value) for name, value in scenario.cluster.config.items()}
-    keeps = ("log.retention.bytes", "log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    if any(config.get(name, "-1") != "-1" for name in keeps):
-        return True
-    if any(name.startswith("retention.") for topic in scenario.cluster.topics.values() for name in topic.config):
-        return True
-    workload = scenario.workload.model_dump()
-    listed = workload.get("operations") or ()
-    return bool(workload.get(DELETE_RECORDS)) or any(DELETE_RECORDS in str(one) for one in listed)

@@ -36,21 +36,26 @@ from squall.harness.simulation.observer.failure_context import (
 )
 from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
 from squall.harness.simulation.observer.state.observed_log import Loss
+from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.collector import without_collector
+from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.run.witness import Witness
+from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nemesis.core.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
 from squall.nemesis.schedule import build_schedule
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import Mutants
+from squall.nodes.ports import Trace
 from squall.results.check import check_run, verdict_of
 from squall.results.checkers.common.text import clock
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.history.manifest import PLUGINS, Manifest, TopicFacts
+from squall.results.history.operation_kinds import OF_NODES
 from squall.results.history.segments import ClusterObservation, EventWriter
-from squall.results.verdict.further import ToldFurther
+from squall.results.verdict.further import NOT_COLLECTED, ToldFurther
 from squall.results.verdict.verdict import Verdict
 from squall.results.witnesses.witness import Witness as ToldWitness
 from squall.results.witnesses.witness import WitnessLine
@@ -74,13 +79,15 @@ RUN_ID = "00000000-0000-4000-8000-{:012d}"
 class SimOptions:
     """Options of a simulation beyond its scenario.
 
-    `mutants` are added to the scenario's; `said` is how the command line named the scenario.
+    `mutants` are added to the scenario's; `said` is how the command line named the scenario. A run that is not
+    `observed` goes on to its end, and only its history and what its nodes left judge it, as on hosts.
     """
 
     swarm: bool = False
     mutants: tuple[str, ...] = ()
     keep: Path | None = None
     said: str = ""
+    observed: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,26 +146,30 @@ class Simulation:
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
         )
-        self.observer = Observer(
+        self.observer = (Observer if options.observed else UnjudgedObserver)(
             acks_all=scenario.workload.acks == "all",
             unclean_allowed=self.shape.config.get("unclean.leader.election.enable") == "true",
         )
+        self.traces = None if options.observed else ControlTraces()
+        """What the nodes leave as evidence, of which a judging observer has no need."""
         self.world = SimWorld(
             self.shape,
             seed,
             topics=scenario.loaded_topics,
             trace=self.witness.beside(self.observer),
             network=self.witness.network,
-            on_iteration=self.observer.look,
+            traced=_passed_on if self.traces is None else self.traces.beside,
+            on_iteration=self.observer.look if self.traces is None else self._look,
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
         self.workload = workload_of(scenario.workload, scenario.loaded_topics)
+        self.run_id = RUN_ID.format(seed)
         self.recorder = Recorder.open(
             directory,
-            RUN_ID.format(seed),
+            self.run_id,
             0,
             acks=scenario.workload.acks,
             idempotent=scenario.workload.idempotent and scenario.workload.acks == "all",
@@ -180,9 +191,16 @@ class Simulation:
         self.operations = 0
         self.recent = RecentOperations()
         self.final_read = ""
+        self.final_states: tuple[FinalState, ...] = ()
+        self.notes: dict[str, str] = {}
         self.load_started: int | None = None
         self.load_ended: int | None = None
         self.ended_at = 0
+
+    def _look(self, process: SimProcess) -> None:
+        assert self.traces is not None
+        self.traces.look(process)
+        self.observer.look(process)
 
     def run(self) -> None:
         """Run to the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
@@ -234,7 +252,7 @@ class Simulation:
         """
         scenario, cluster = self.scenario, self.scenario.cluster
         Manifest(
-            run_id=RUN_ID.format(self.seed),
+            run_id=self.run_id,
             scenario=scenario.scenario,
             seed=self.seed,
             topics={
@@ -252,13 +270,13 @@ class Simulation:
             completed=not trouble,
             segments=1,
             trouble=(trouble,) if trouble else (),
-            checks=scenario.checks,
+            checks=scenario.checks if self.options.observed else (*scenario.checks, *OF_NODES),
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
             require=scenario.require.stated(),
             workload=scenario.workload.model_dump(),
-            options={PLUGINS: used} if (used := plugins_of(scenario)) else {},
+            options={**self.notes, **({PLUGINS: used} if (used := plugins_of(scenario)) else {})},
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
             schedule_hash="" if self.swarming else self.schedule.content_hash(),
@@ -271,7 +289,7 @@ class Simulation:
         """Return the command that repeats this run."""
         words = f"squall simulate {self.options.said or self.scenario.scenario} --seed {self.seed}"
         words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
-        return words + (" --swarm" if self.options.swarm else "")
+        return words + (" --swarm" if self.options.swarm else "") + ("" if self.options.observed else " --no-observer")
 
     async def _run(self) -> None:
         scenario, world = self.scenario, self.world
@@ -291,6 +309,10 @@ class Simulation:
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
         await self._final_reads()
         self.observer.final()
+        if self.traces is not None:
+            states = self.final_states
+            problem = write_node_tables(self.world, scenario, states, self.traces, self.directory, self.run_id)
+            self.notes = {NOT_COLLECTED: problem} if problem else {}
         await admin.close()
 
     async def _load(self) -> None:
@@ -381,7 +403,7 @@ class Simulation:
 
     async def _final_reads(self) -> None:
         interpreter, clients = await self._interpreter(self.workload.final_shard())
-        states = final_states(await interpreter.run())
+        self.final_states = states = final_states(await interpreter.run())
         unfinished = [f"{one.topic}-{one.partition}" for one in states if not one.complete]
         self.final_read = f"incomplete: {', '.join(unfinished)}" if unfinished else "complete"
         for client in clients:
@@ -448,6 +470,10 @@ class Simulation:
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
             **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
         }
+
+
+def _passed_on(name: str, trace: Trace) -> Trace:
+    return trace
 
 
 def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from pathlib import Path
 from random import Random
 from typing import Literal
 
@@ -335,6 +336,18 @@ class SimDisk:
         """One atomic change of names, durable once `directory` is synced."""
         self._apply(self._names, changes)
         self._pending.append((directory, changes))
+
+    def content(self, path: str) -> bytes | None:
+        """Return a file's content as it is in the page cache, at no cost to the node; None without such a file."""
+        found = self._names.get(path)
+        return None if found is None else bytes(found.data)
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy every file, as it is in the page cache, to a directory of the real machine, at no cost to the node."""
+        for name, content in self._names.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.data)
 
     def list(self, path: str) -> list[str]:
         prefix = f"{path}/" if path else ""

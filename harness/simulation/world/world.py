@@ -135,11 +135,12 @@ class SimWorld:
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
         network: type[SimNetwork] = SimNetwork,
+        traced: Callable[[str, Trace], Trace] = lambda name, trace: trace,
     ) -> None:
         """Create the cluster.
 
         `on_iteration` is called after each turn of a process, `on_loss` with a host whose disk lost what was not
-        synced.
+        synced. `traced` returns the trace that a host's node uses instead of `trace`, to which it passes everything on.
         """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.network = network(self.kernel, Random(f"{seed}/network"))
@@ -162,7 +163,7 @@ class SimWorld:
                 network=self.network,
                 disk=disk,
                 factory=node_factory(config, shape.mutants),
-                trace=trace or NullTrace(),
+                trace=traced(place.name, trace or NullTrace()),
                 seed=seed,
                 on_iteration=on_iteration,
                 on_loss=on_loss,

@@ -20,7 +20,7 @@ from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.further import check_further
 from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, read_kind
 from squall.workloads.clients.native.operator import Quorum
-from tests.harness.run.test_node_tables import CONTROLLER, VALUES, Host
+from tests.harness.scenario.test_node_tables import CONTROLLER, VALUES, Host
 
 READS = [{"topic": "events", "partition": 0, "marker_offset": 3, "complete": True}]
 SCENARIO = Scenario.model_validate({"scenario": "one", "fault_free": True})

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from squall.harness.scenario.suite import Scenario
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC, format_id
 from squall.results.checkers.replicas.control import (
     LINES_LOST,
@@ -39,10 +40,12 @@ from squall.results.checkers.replicas.control import (
 )
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 from squall.results.checkers.replicas.tables import Columns, control_table, replica_table
+from squall.workloads.core.operation import DELETE_RECORDS
 
-_TRACED: Final = frozenset(
+TRACED: Final = frozenset(
     {NODE_STARTED, LINES_LOST, "state", "high_watermark", "truncate", "leader", "follower", "isr"}
 )
+"""The events of a control trace that are checked."""
 RETENTION: Final = "retention"
 _FURTHER: Final = ("producer_id", "producer_epoch", "sequence", "flags")
 TopicPartition = tuple[str, int]
@@ -160,11 +163,12 @@ def read_trace(path: Path, host: str, node: int) -> Iterator[TraceEvent]:
                 yield TraceEvent(host=host, node=node, incarnation=incarnation, event=TORN_LINE)
                 continue
             incarnation += event == NODE_STARTED
-            if event in _TRACED:
-                yield _traced(said, host, node, incarnation)
+            if event in TRACED:
+                yield traced(said, host, node, incarnation)
 
 
-def _traced(said: Mapping[str, Any], host: str, node: int, incarnation: int) -> TraceEvent:
+def traced(said: Mapping[str, Any], host: str, node: int, incarnation: int) -> TraceEvent:
+    """Return a line of a control trace as an event; bytes in it are in hexadecimal form."""
     event = said["event"]
     offset = said.get("end" if event == "truncate" and "topic" not in said else "offset", said.get("lines", -1))
     topic_id = said.get("topic_id", "")
@@ -191,6 +195,33 @@ def parse_watermarks(text: str) -> dict[TopicPartition, int]:
         if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
             found[entry[0], int(entry[1])] = int(entry[2])
     return found
+
+
+def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> dict[tuple[str, int], int]:
+    """Return a lower bound of the committed end by topic-partition: the offset after its marker.
+
+    The marker counts once it was read, because consumers read only what is committed, or once all in-sync replicas
+    acknowledged it.
+    """
+    by_all = scenario.workload.model_dump().get("acks") == "all"
+    return {
+        (one["topic"], one["partition"]): one["marker_offset"] + 1
+        for one in reads
+        if one["marker_offset"] is not None and (one["complete"] or by_all)
+    }
+
+
+def removal_allowed(scenario: Scenario) -> bool:
+    """Return whether retention of all topics, or clients, may remove records from the front of a log."""
+    config = {name: str(value) for name, value in scenario.cluster.config.items()}
+    keeps = ("log.retention.bytes", "log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    if any(config.get(name, "-1") != "-1" for name in keeps):
+        return True
+    if any(name.startswith("retention.") for topic in scenario.cluster.topics.values() for name in topic.config):
+        return True
+    workload = scenario.workload.model_dump()
+    listed = workload.get("operations") or ()
+    return bool(workload.get(DELETE_RECORDS)) or any(DELETE_RECORDS in str(one) for one in listed)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------

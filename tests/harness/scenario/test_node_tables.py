@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.run.node_records import committed_ends, removal_allowed
-from squall.harness.run.node_tables import (
+from squall.harness.scenario.node_tables import (
     Asked,
     Described,
     TornDigest,
+    committed_ends,
     parse_watermarks,
     read_digest,
     read_trace,
+    removal_allowed,
     tables_of,
 )
 from squall.harness.scenario.suite import Scenario
