@@ -8,9 +8,11 @@ from __future__ import annotations
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.durable_epoch import DurableEpoch
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -25,6 +27,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
+    DurableEpoch,
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,
@@ -36,6 +39,7 @@ RULES: tuple[type[Rule], ...] = (
     CountedMembers,
     EligibleReplicas,
     TruncatedEpochs,
+    ListedEnd,
     FinalLogs,
 )
 

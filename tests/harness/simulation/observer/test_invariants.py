@@ -528,7 +528,7 @@ def test_hwm_breaks_when_a_leader_of_the_quorum_counts_records_of_older_epochs(
         2, leader_id=1, epoch_start_offset=7, since=0, majority=2, others={}, high_watermark=high_watermark
     )
     process.raft.epoch = 2
-    cluster.observer.event("state", node=1)
+    cluster.observer.event("high_watermark", node=1)
     with contextlib.nullcontext() if legal else breaks("HWM"):
         cluster.observer.look(process)  # type: ignore[arg-type]
 
