@@ -186,7 +186,6 @@ class SimDisk:
         """
         self.syncs = 0
         self.errors = 0
-        self.pretended_syncs = 0
         self.bytes_lost = 0
         self._rng = rng
         self._cost = 0
@@ -226,7 +225,6 @@ class SimDisk:
             self._count_down(kind)
         honest = not (self._disturbances and self.in_use and self._suffer(kind, where))
         self.syncs += 1
-        self.pretended_syncs += not honest
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)
         if self._rng.random() < self.speed.stall_probability:
             self._cost += self.speed.stall
@@ -343,16 +341,6 @@ class SimDisk:
         """Return a file's content as it is in the page cache, at no cost to the node; None without such a file."""
         found = self._names.get(path)
         return None if found is None else bytes(found.data)
-
-    def durable_content(self, name: str) -> bytes | None:
-        """Return what a power loss would leave of the one file of this name, at no cost to the node; None if nothing.
-
-        The directory does not matter.
-        """
-        for path, content in self._durable_names.items():
-            if path.rpartition("/")[2] == name:
-                return bytes(content.data[: content.durable])
-        return None
 
     def copy_to(self, directory: Path) -> None:
         """Copy every file, as it is in the page cache, to a directory of the real machine, at no cost to the node."""

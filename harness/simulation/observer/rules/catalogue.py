@@ -8,7 +8,6 @@ from __future__ import annotations
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
-from squall.harness.simulation.observer.rules.durable_epoch import DurableEpoch
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -27,7 +26,6 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
-    DurableEpoch,
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,

@@ -1,21 +1,12 @@
-"""DP-15 and QC-08 as the observer asserts them: by hand-made breaches, and by nodes with the bug."""
+"""DP-15 as the observer asserts it: by hand-made breaches, and by nodes with the bug."""
 
 from __future__ import annotations
 
-from random import Random
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from squall.harness.simulation.observer.rules.durable_epoch import DurableEpoch
-from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.run.run import simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.world.disk import Disturbance, SimDisk
-from squall.nodes.raft import quorum_state
-from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore
 from squall.nodes.replication.ports import OffsetAnswer
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import LIST_OFFSETS, OK, Completion, Event, Operation
@@ -54,33 +45,6 @@ def test_an_end_listed_by_a_deposed_leader_before_a_declared_loss_is_legal() -> 
         lists(cluster, 1, epoch=1)
 
 
-# -- QC-08 --------------------------------------------------------------------------------------------------------
-
-
-def enters(disk: SimDisk, epoch: int, leader: int) -> None:
-    rule = DurableEpoch(ObservedCluster())
-    rule.traced("state", {"epoch": epoch, "leader": leader})
-    process: Any = SimpleNamespace(name="c1", disk=disk)
-    rule.messages_seen(process, process)
-
-
-def test_qc_08_breaks_when_an_epoch_was_entered_and_is_not_durable() -> None:
-    disk = SimDisk(Random(1))
-    with pytest.raises(InvariantBroken, match=r"^QC-08: c1 has entered quorum epoch 3.* would keep nothing"):
-        enters(disk, 3, 101)
-    QuorumStateStore(disk, "data").write(QuorumState(3, 101))
-    enters(disk, 3, 101)
-    with pytest.raises(InvariantBroken, match=r"would keep epoch 3, leader 101"):
-        enters(disk, 4, -1)
-
-
-def test_a_disk_that_pretends_to_sync_is_not_the_nodes_fault() -> None:
-    disk = SimDisk(Random(1))
-    disk.disturb("lie", Disturbance(frozenset({"fsync", "fsync-directory"}), lie=True))
-    QuorumStateStore(disk, "data").write(QuorumState(3, 101))
-    enters(disk, 3, 101)
-
-
 # -- nodes with the bug -------------------------------------------------------------------------------------------
 
 
@@ -94,13 +58,3 @@ def test_nodes_that_list_their_log_end_break_dp_15(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(TopicPartitionReplica, "list_offset", list_offset)
     assert broken_by("suites/end-offsets-after-failover.yaml", 1) == ("DP-15",)
-
-
-def test_voters_that_do_not_sync_their_state_break_qc_08(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_sync(disk: SimDisk, path: str, *chunks: bytes) -> None:
-        file = disk.open(path, create=True)
-        file.truncate(0)
-        file.append(*chunks)
-
-    monkeypatch.setattr(quorum_state, "write_atomically", without_sync)
-    assert broken_by("suites/two-hop-failover.yaml", 1) == ("QC-08",)
