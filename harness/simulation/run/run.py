@@ -35,7 +35,7 @@ from squall.harness.simulation.observer.failure_context import (
     with_faults_named,
 )
 from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
-from squall.harness.simulation.observer.observed_log import Loss
+from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
@@ -189,10 +189,10 @@ class Simulation:
         )
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.seen = EventWriter.cluster(directory)
-        self.observer.on_quorum_leader = self._quorum_leader
-        self.observer.on_unclean_leader = self._unclean_leader
+        self.observer.cluster.on_quorum_leader = self._quorum_leader
+        self.observer.cluster.on_unclean_leader = self._unclean_leader
         if scenario.require.calm:
-            self.observer.metadata.on_partition = self._partition
+            self.observer.cluster.metadata.on_partition = self._partition
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
@@ -247,7 +247,7 @@ class Simulation:
         topics = self.scenario.cluster.topics.items()
         place = place_in(problem, {f"{name}-{number}" for name, one in topics for number in range(one.partitions)})
         origin = self.ended_at if self.load_started is None else self.load_started
-        quorum = [] if place else leader_line(self.observer.quorum.leaders, "quorum")
+        quorum = [] if place else leader_line(self.observer.cluster.quorum.leaders, "quorum")
         return as_text(
             [
                 *quorum,
@@ -334,7 +334,7 @@ class Simulation:
         interpreter, clients = await self._interpreter(shard)
         loop = asyncio.get_running_loop()
         self.load_started = self.clock.now_ns()
-        self.observer.metadata.must_be_calm = self.scenario.require.calm
+        self.observer.cluster.metadata.must_be_calm = self.scenario.require.calm
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
         for task in (loading, nemesis):
@@ -343,7 +343,7 @@ class Simulation:
         await nemesis
         self.load_ended = self.clock.now_ns()
         self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # it misses nothing
-        self.observer.metadata.must_be_calm = False
+        self.observer.cluster.metadata.must_be_calm = False
         interpreter.stop()
         await loading
         for client in clients:
@@ -463,7 +463,7 @@ class Simulation:
 
     def counts(self) -> dict[str, int]:
         """Return counts of what happened, for the summary of many seeds."""
-        counters = self.observer.counters
+        counters = self.observer.cluster.counters
         return {
             ACKNOWLEDGED: counters.acknowledged,
             OPERATIONS: self.operations,
@@ -474,9 +474,9 @@ class Simulation:
             "truncations": counters.truncations,
             "unclean elections": counters.unclean_elections,
             "declared losses": counters.declared_losses,
-            "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
-            "snapshots held to the log": self.observer.metadata.snapshots_checked,
-            "administrators' writes": self.observer.writes.committed,
+            "reassignments that took replicas away": self.observer.cluster.metadata.reassignments_completed,
+            "snapshots held to the log": self.observer.cluster.metadata.snapshots_checked,
+            "administrators' writes": self.observer.cluster.writes.committed,
             "changes of the voters": counters.voter_changes,
             "controlled shutdowns": counters.controlled_shutdowns,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),

@@ -261,7 +261,7 @@ class Cluster:
     # -- clients --------------------------------------------------------------------------------------------------
 
     def sent(self, value: int) -> None:
-        if value not in self.observer.client_checker._sent:
+        if value not in self.observer.cluster.client_checker._sent:
             self.observer.client_event(Event(send(value), 0))
 
     def told(self, value: int, completion: Completion) -> None:

@@ -44,8 +44,8 @@ def test_a_healthy_course_breaks_nothing() -> None:
     cluster.acknowledge(10, 0)
     cluster.poll(0, (0, 10), (1, 11), (2, 12))
     cluster.observer.final()
-    assert cluster.observer.counters.committed_batches == 3
-    assert cluster.observer.counters.acknowledged == 1
+    assert cluster.observer.cluster.counters.committed_batches == 3
+    assert cluster.observer.cluster.counters.acknowledged == 1
 
 
 # -- ACK ----------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_rt_breaks_when_a_later_send_gets_an_earlier_offset() -> None:
     cluster.append(0, 11, *EVERYONE)
     cluster.commit(*EVERYONE)
     cluster.acknowledge(11, 1)
-    promised = cluster.observer.client_checker
+    promised = cluster.observer.cluster.client_checker
     promised._floors[10] = (1, 0)  # 10 was sent after 11 had been acknowledged at offset 1
     with breaks("RT"):
         cluster.acknowledge(10, 0)
@@ -343,8 +343,8 @@ def test_an_unclean_election_that_the_topic_allows_is_a_declared_loss() -> None:
     cluster.append(1, 12, "b3")
     cluster.commit("b3")
     cluster.acknowledge(12, 1)
-    assert cluster.observer.counters.declared_losses == 1
-    assert cluster.observer.counters.unclean_elections == 1
+    assert cluster.observer.cluster.counters.declared_losses == 1
+    assert cluster.observer.cluster.counters.unclean_elections == 1
 
 
 def test_what_an_old_leader_commits_after_a_declared_loss_is_nobodys_business() -> None:
@@ -374,7 +374,7 @@ def test_more_lost_disks_than_min_isr_promises_to_survive_are_a_declared_loss() 
     replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 1, (2,)
     cluster.processes["b2"].incarnation = 2
     cluster.show("b2")
-    assert cluster.observer.counters.declared_losses == 1
+    assert cluster.observer.cluster.counters.declared_losses == 1
 
 
 def unclean_election(cluster: Cluster, end: int = 1) -> None:
@@ -406,7 +406,7 @@ def test_an_old_high_watermark_commits_nothing_after_an_unclean_election() -> No
     cluster = allowed(10, 11)
     unclean_election(cluster)
     restarted(cluster, "b1", epoch=1)
-    log = cluster.observer._watched[TOPIC_ID, 0].log
+    log = cluster.observer.cluster.watched[TOPIC_ID, 0].log
     assert log.end == 1
     cluster.append(1, 12, "b3")
     cluster.commit("b3")
@@ -453,8 +453,8 @@ def test_an_unclean_leader_may_have_a_longer_log_that_differs() -> None:
     replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 6, (3,)
     cluster.show("b3")
     cluster.commit("b3")
-    assert cluster.observer.counters.declared_losses == 1
-    log = cluster.observer._watched[TOPIC_ID, 0].log
+    assert cluster.observer.cluster.counters.declared_losses == 1
+    log = cluster.observer.cluster.watched[TOPIC_ID, 0].log
     assert [one.epoch for one in log.canonical.values()] == [0, 5, 5]
 
 
@@ -528,7 +528,7 @@ def test_hwm_breaks_when_a_leader_of_the_quorum_counts_records_of_older_epochs(
         2, leader_id=1, epoch_start_offset=7, since=0, majority=2, others={}, high_watermark=high_watermark
     )
     process.raft.epoch = 2
-    cluster.observer.event("state", node=1)
+    cluster.observer.event("high_watermark", node=1)
     with contextlib.nullcontext() if legal else breaks("HWM"):
         cluster.observer.look(process)  # type: ignore[arg-type]
 
@@ -590,7 +590,7 @@ def test_an_image_that_skips_many_offsets_at_once_is_legal() -> None:
     cluster.change(tell=("b1",), isr=[1, 2])
     cluster.change(tell=("b1",), isr=[1], leader=1)
     cluster.decide(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[1, 2]), tell=("b2",))
-    assert cluster.observer.counters.isr_changes == 2
+    assert cluster.observer.cluster.counters.isr_changes == 2
 
 
 def test_image_breaks_when_two_nodes_hold_different_images_at_one_offset() -> None:
@@ -633,7 +633,7 @@ def test_a_topic_created_again_under_its_name_is_another_log() -> None:
         replica.log.batches.clear()
         cluster.show(name, "follower")
     cluster.append(0, 12, *EVERYONE)
-    assert cluster.observer.counters.committed_batches == 2
+    assert cluster.observer.cluster.counters.committed_batches == 2
 
 
 def test_a_nodes_trace_in_the_turn_of_its_death_is_not_held_against_others() -> None:
@@ -759,4 +759,4 @@ def test_controlled_shutdowns_are_counted_by_those_that_were_granted(granted: bo
     cluster = Cluster()
     cluster.observer.event("broker_shuts_down", broker=1, epoch=0, granted=granted)
     cluster.show("b1")
-    assert cluster.observer.counters.controlled_shutdowns == granted
+    assert cluster.observer.cluster.counters.controlled_shutdowns == granted

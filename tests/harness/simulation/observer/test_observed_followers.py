@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.observed_followers import check_append, check_truncation
-from squall.harness.simulation.observer.observed_log import InvariantBroken, SeenReplica
+from squall.harness.simulation.observer.rules.follower_append import check_append
+from squall.harness.simulation.observer.rules.truncated_epochs import check_truncation
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken, SeenReplica
 from tests.harness.simulation.observer.observed import HandMadeLog, HandMadeReplica, batch
 
 

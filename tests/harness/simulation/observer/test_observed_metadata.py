@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.observer.observed_log import InvariantBroken
-from squall.harness.simulation.observer.observed_metadata import ReplayedMetadata
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.observer.state.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from squall.harness.simulation.observer.observed_log import Batch, InvariantBroken
-from squall.harness.simulation.observer.observed_writes import ObservedWrites
+from squall.harness.simulation.observer.state.observed_log import Batch, InvariantBroken
+from squall.harness.simulation.observer.state.observed_writes import ObservedWrites
 
 DELETION = "DELETE_TOPICS side-1"
 

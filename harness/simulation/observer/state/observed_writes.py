@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from squall.harness.simulation.observer.observed_log import Batch, InvariantBroken
+from squall.harness.simulation.observer.state.observed_log import Batch, InvariantBroken
 
 
 class Request(NamedTuple):

@@ -1,4 +1,4 @@
-"""Check that a controller let a broker shut down only when it may (CS-04).
+"""CS-04: a controller lets a broker shut down only when it may.
 
 A controller lets a broker shut down in three cases (`nodes.controller.shutdown`). Each has a condition, checked against
 the controller's image and the other brokers' state at the time of the decision:
@@ -13,11 +13,42 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.node import Node
+
+
+class ControlledShutdown(Rule):
+    """See the module."""
+
+    events = ("broker_let_go",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._undue: list[str] = []
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Check at once, before the decision changes the controller's image."""
+        node = self.cluster.running(int(fields["node"]))
+        image = None if node is None or node.controller is None else node.controller.image
+        undue = None if image is None else undue_leave(image, int(fields["broker"]), self.cluster.running)
+        if undue is not None:
+            self._undue.append(undue)
+
+    def died(self, process: SimProcess) -> None:
+        self._undue.clear()
+
+    def images_examined(self, process: SimProcess, node: Node) -> None:
+        undue, self._undue = self._undue, []
+        if undue:
+            raise InvariantBroken("CS-04", undue[0])
 
 
 def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node | None]) -> str | None:

@@ -1,18 +1,26 @@
-"""Check what a follower does to its log against its leader (EP-04, DP-13, rules 9 and 14).
+"""EP-04: a follower appends what the leader of its epoch has, and a leader nothing of another epoch (rule 9).
 
-Most errors between a follower and its leader show sooner or later as two logs that differ. Two do not, because the next
-fetch corrects them, or because the follower makes no progress after them:
-
-* EP-04  a follower appends what the leader of its epoch has, and a leader nothing of another epoch. A response to a
-         fetch of an older epoch may fit the log's end and hold records that this leader never had.
-* DP-13  a truncated log has no epoch beyond its end. A follower reports its last known epoch as fetched; if that epoch
-         has no records, every fetch returns the same truncation, forever.
+Most errors between a follower and its leader show sooner or later as two logs that differ. This one does not, because
+the next fetch corrects it: a response to a fetch of an older epoch may fit the log's end and hold records that this
+leader never had. Asserted when a replica appends. Legal: a record of an older epoch that the leader has too; a replica
+seen for the first time, a change of epochs in between, no leader now.
 """
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.observed_log import InvariantBroken, SeenReplica
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken, SeenReplica
 from squall.nodes.replication.replica import TopicPartitionReplica
+
+
+class FollowerAppend(Rule):
+    """See the module."""
+
+    def appended(self, turn: ReplicaTurn) -> None:
+        log, replica = turn.watched.log, turn.replica
+        name = log.leaders.get(replica.leader_epoch)
+        leader = None if name is None else self.cluster.replica_of(name, (replica.topic_id, replica.partition))
+        check_append(log.name, turn.process.name, replica, turn.seen, leader)
 
 
 def check_append(
@@ -41,15 +49,3 @@ def _lacks(leader: TopicPartitionReplica | None, epoch: int, base: int, batch_ep
     if leader is None or not leader.is_leader or leader.leader_epoch != epoch or base < leader.log.start_offset:
         return False
     return base >= leader.end_offset or leader.log.epochs.epoch_of(base) != batch_epoch
-
-
-def check_truncation(log: str, name: str, replica: TopicPartitionReplica) -> None:
-    """Check `replica`, which was truncated in this turn and has not become a leader since."""
-    entries = replica.log.epochs.entries
-    if not entries or entries[-1][1] < max(replica.end_offset, replica.log.start_offset + 1):
-        return
-    epoch, start = entries[-1]
-    raise InvariantBroken(
-        "DP-13",
-        f"{log}: {name} has cut its log to {replica.end_offset} and still claims epoch {epoch}, which began at {start}",
-    )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from squall.harness.simulation.observer.observed_log import InvariantBroken, ObservedLog
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken, ObservedLog
 from squall.nodes.protocol.records import parse_records
 from squall.workloads.clients.common.payload import decode_value
 from squall.workloads.core.operation import (

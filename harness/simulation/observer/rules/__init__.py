@@ -1,0 +1,1 @@
+"""The rules of the observer, one a file; `catalogue` lists them."""

@@ -1,0 +1,47 @@
+"""The rules that the observer asserts, in the order in which they are called.
+
+The order decides which of two rules names a breach that both would see.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.final_logs import FinalLogs
+from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.listed_end import ListedEnd
+from squall.harness.simulation.observer.rules.log_bounds import LogBounds
+from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum_leader import QuorumLeader
+from squall.harness.simulation.observer.rules.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum_votes import QuorumVotes
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+
+RULES: tuple[type[Rule], ...] = (
+    PlausibleMessages,
+    QuorumVotes,
+    QuorumProgress,
+    QuorumCommitment,
+    QuorumLeader,
+    AppliedMetadata,
+    ControlledShutdown,
+    LogBounds,
+    FollowerAppend,
+    PartitionLeader,
+    CountedMembers,
+    EligibleReplicas,
+    TruncatedEpochs,
+    ListedEnd,
+    FinalLogs,
+)
+
+
+def all_rules(cluster: ObservedCluster) -> list[Rule]:
+    """Make the rules of one run."""
+    return [rule(cluster) for rule in RULES]

@@ -1,0 +1,122 @@
+"""The interface of a rule: the moments of a run at which the observer calls it.
+
+A rule overrides the hooks it needs; `Rules` calls only those that are overridden, so that a hook costs nothing to rules
+that have no use for it. A breach is raised as `InvariantBroken`. Hooks run between two turns of a node, before any
+output of the last turn is released, so the state that they read is complete and no other node has seen more.
+
+A node may die within a turn, at a call of its disk. What it traced before is then not followed by a turn: a rule that
+collects trace events discards them in `died`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from squall.harness.simulation.observer.state.client_checker import Promised
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, Watched
+from squall.harness.simulation.observer.state.observed_log import SeenReplica
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.node import Node
+from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.workloads.core.operation import Event
+
+QuorumPosition = tuple[int, int, bool, int]
+"""End, high watermark, whether it leads, epoch."""
+
+
+class QuorumTurn(NamedTuple):
+    """A turn that changed a replica of the metadata log.
+
+    `before` is its position after its previous change, None in a new incarnation. `cut` is where the log was truncated,
+    `reset` where it restarts after a snapshot.
+    """
+
+    process: SimProcess
+    node: Node
+    before: QuorumPosition | None
+    now: QuorumPosition
+    cut: int | None
+    reset: int | None
+
+
+class ReplicaTurn(NamedTuple):
+    """A turn that touched a replica of a topic-partition. `cut` is where its log was truncated."""
+
+    process: SimProcess
+    watched: Watched
+    replica: TopicPartitionReplica
+    seen: SeenReplica
+    cut: int | None
+
+
+class Rule:
+    """One rule; see the module. Its class variable `events` names the trace events that `traced` receives."""
+
+    events: Sequence[str] = ()
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        self.cluster = cluster
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        """A node traces one of `events`, within its turn."""
+
+    def died(self, process: SimProcess) -> None:
+        """A node died in its last turn, or was stopped."""
+
+    def power_lost(self, name: str) -> None:
+        """A host's disk has lost what was not durable, and its node is dead."""
+
+    def messages_seen(self, process: SimProcess, node: Node) -> None:
+        """A turn touched the metadata quorum or an image. First of its hooks."""
+
+    def quorum_moved(self, turn: QuorumTurn) -> None:
+        """A replica of the metadata log changed; its new records are not examined yet."""
+
+    def quorum_led(self, turn: QuorumTurn) -> None:
+        """A node begins to lead the quorum in a new epoch."""
+
+    def metadata_touched(self, process: SimProcess, node: Node) -> None:
+        """The quorum's log and its committed records are examined; the images are not yet."""
+
+    def images_examined(self, process: SimProcess, node: Node) -> None:
+        """The images are examined as well."""
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        """A replica of a topic-partition was touched; its new records are not examined yet."""
+
+    def appended(self, turn: ReplicaTurn) -> None:
+        """A replica appended; its records were read and compared with those of the other replicas."""
+
+    def led(self, turn: ReplicaTurn, before: int) -> None:
+        """A replica begins to lead in a new epoch. `before` is the newest epoch so far."""
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        """All of a turn that concerns a replica is examined. `committed_before` is the committed end before it."""
+
+    def membership_changed(self, key: tuple[bytes, int], watched: Watched) -> None:
+        """An image holds a newer registration of a topic-partition than any before."""
+
+    def truncated(self, process: SimProcess, where: str, replica: TopicPartitionReplica) -> None:
+        """A replica was truncated in this turn, and has not become a leader since."""
+
+    def completed(self, event: Event, promised: Promised) -> None:
+        """An operation of a client completes; ACK, UNIQ, RT, PREFIX and PHANTOM are checked."""
+
+    def at_end(self) -> None:
+        """All faults are over, the cluster is healthy again, and the final reads are complete."""
+
+
+class Rules:
+    """The rules of a run, in the order in which they are called."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.all = list(rules)
+        self.listeners: dict[str, list[Callable[[str, Mapping[str, Any]], None]]] = {}
+        for rule in self.all:
+            for name in rule.events:
+                self.listeners.setdefault(name, []).append(rule.traced)
+
+    def having(self, hook: str) -> list[Any]:
+        """Return the bound hooks of this name, of those rules that override it."""
+        return [getattr(rule, hook) for rule in self.all if getattr(type(rule), hook) is not getattr(Rule, hook)]
