@@ -25,9 +25,7 @@ from squall.harness.simulation.mutation.judging import (
 )
 from squall.harness.simulation.mutation.process import WorkerProcess
 from squall.harness.simulation.mutation.seeds import Loaded, SeedOutcome, SeedRun
-from squall.harness.simulation.mutation.simulated import SilentObserver
 from squall.harness.simulation.mutation.unit_tests import KnownTest, UnitTests
-from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
 
 TEXT = "def run(a, b):\n    if a:\n        return a < b\n    return b\n"
 MUTATION = next(one for one in mutations_of(Source("squall.nodes.raft.core", TEXT)) if one.operator == "boundary")
@@ -169,31 +167,6 @@ def test_what_a_mutant_does_to_its_process_is_bounded(replacement: str, name: st
     found = worker.run(SeedRun(SCENARIO, 1, 1.5 if name else 60.0))
     worker.close()
     assert found.broken == ((name,) if name else ())
-
-
-class Breaking(Observer):
-    """Breaks at each event of the nodes' trace."""
-
-    failure: Exception = InvariantBroken("ISR", "planted")
-    events = 0
-
-    def event(self, name: str, **fields: object) -> None:
-        type(self).events += 1
-        raise self.failure
-
-
-def test_a_silent_observer_goes_on_after_a_breach_and_stops_if_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Observer, "event", Breaking.event)
-    monkeypatch.setattr(Observer, "failure", InvariantBroken("ISR", "planted"), raising=False)
-    monkeypatch.setattr(SilentObserver, "events", 0, raising=False)
-    silent = SilentObserver()
-    silent.event("append")
-    silent.event("append")
-    assert (SilentObserver.events, silent.off) == (2, False)
-    monkeypatch.setattr(Observer, "failure", KeyError("its own state"))
-    silent.event("append")
-    silent.event("append")
-    assert (SilentObserver.events, silent.off) == (3, True)
 
 
 def test_unit_tests_kill_a_planted_mutant_and_not_an_equivalent_one(tmp_path: Path) -> None:
