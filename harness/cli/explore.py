@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from squall.harness.cli.check import shown_path
+from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.cli.simulate import EXIT
 from squall.harness.errors import UsageError
 from squall.harness.simulation.exploration.corpus import Corpus, cover
@@ -20,7 +21,6 @@ from squall.harness.simulation.exploration.explorer import Explored, Explorer, P
 from squall.harness.simulation.run.recipe import recipe_text
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nemesis.core.durations import parse_duration
-from squall.nodes.mutants import MUTANTS
 from squall.results.checkers.common.text import several
 
 REPORT_SECONDS = 10.0
@@ -51,7 +51,7 @@ def explore(asked: ExploreOptions, console: Console) -> int:
     for name in scenarios:
         find_scenario(name)  # a wrong name is refused before the first run
     corpus = Corpus(asked.corpus)
-    _refuse_unknown(asked.mutants)
+    refuse_unknown_mutants(asked.mutants)
     until = for_seconds(_seconds(asked.duration))
     replayed = cover(corpus.kept) if asked.mutants and asked.guided else ()
     explorer = Explorer(scenarios, asked.seed, corpus, mutants=asked.mutants, guided=asked.guided, replayed=replayed)
@@ -76,12 +76,6 @@ def _seconds(text: str) -> float:
         raise UsageError(f"--for: {text!r} {wrong}", remedy="such as --for 10m") from None
     assert isinstance(seconds, float)
     return seconds
-
-
-def _refuse_unknown(mutants: tuple[str, ...]) -> None:
-    for name in mutants:
-        if name not in MUTANTS:
-            raise UsageError(f"unknown mutant {name!r}", remedy="squall mutants lists them")
 
 
 def _explore(

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from squall.harness.cli.check import shown_path
+from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.spacetime import save_picture
@@ -64,6 +65,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
 
     Interrupted, it writes the smallest schedule found so far and raises KeyboardInterrupt.
     """
+    refuse_unknown_mutants(asked.mutants)
     scenario, said = find_scenario(asked.suite, swarm=asked.swarm)
     refuse_what_cannot_be_listed(scenario)
     began = time.monotonic()

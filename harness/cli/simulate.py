@@ -11,6 +11,7 @@ from statistics import median
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
@@ -56,6 +57,7 @@ def simulate(
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
+    refuse_unknown_mutants(mutants)
     scenario, said = find_scenario(name, swarm=swarm, only=only)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
@@ -110,6 +112,7 @@ def simulate_recipe(
     observed: bool = True,
 ) -> int:
     """Run one recipe, from a file or as a text for the scenario of this name. Return the verdict's status."""
+    refuse_unknown_mutants(mutants)
     path = Path(text)
     if path.is_file():
         recipe, carried = load_recipe(path)

@@ -231,6 +231,8 @@ def _draw_faults(
         duration = _log_uniform(rng, shortest, max(longest, possible))
         if at + duration >= load - 1.0:
             break
+        if kind in LINK_KINDS and len(_nodes(brokers, controllers)) == 1:
+            continue
         hosts = _targets(kind, rng, brokers, controllers)
         words = _words(kind, hosts, rng, brokers, controllers)
         faults.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))

@@ -37,6 +37,11 @@ def test_a_failing_seed_is_told_with_its_circumstances_and_no_fault_twice() -> N
     assert lines[1:4] == ["  it is gone", "    leader  b1", f"    {fault}"] and lines.count(f"    {fault}") == 1
 
 
+def test_a_mutant_that_is_not_registered_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean `truncate-to-hw`"):
+        simulate("swarm", seeds=1, first_seed=1, console=Console(), mutants=("truncate-to-hv",))
+
+
 @pytest.mark.parametrize("name", ["idempotence", "metadata", "produce-bench"])
 def test_what_a_schedule_cannot_list_is_not_shrunk(name: str) -> None:
     scenario = load_suite(SUITES / f"{name}.yaml").scenarios[0]

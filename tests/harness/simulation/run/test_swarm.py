@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.run.swarm import KINDS, OPERATIONS, SwarmFault, draw_swarm
+from squall.harness.simulation.run.swarm import KINDS, LINK_KINDS, OPERATIONS, SwarmFault, draw_swarm
 from squall.nemesis.entries import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")
@@ -48,6 +48,11 @@ def test_what_may_lose_data_is_only_drawn_for_its_own_kind_of_host() -> None:
         for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60):
             if fault.kind == "wipe-disk":
                 assert fault.hosts[0] in BROKERS, "a voter's disk is never emptied: it could vote twice"
+
+
+def test_a_cluster_of_one_node_has_no_link_faults() -> None:
+    for seed in range(50):
+        assert not {fault.kind for fault in draw_swarm(seed, ("b1",), ("b1",), 60)} & {*LINK_KINDS}
 
 
 # --- what operators do ---------------------------------------------------------------------------------------------
