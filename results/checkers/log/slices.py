@@ -166,7 +166,7 @@ def _judged(task: SliceTask, operations: Operations, belongs: Flags) -> Slice:
         return Slice(suspicion=suspicion or "a process's values do not ascend", milliseconds=0)
     mine = clipped(operations, task.low, task.high)
     observed = Observed.of(mine, task.closing)
-    findings = check_log(mine, observed)
+    findings = check_log(mine, observed, stated_ends=False)
     noted = {name: count for name, count in findings.noted.items() if count and name != "unseen"}
     if findings.counts or noted:
         return Slice(suspicion=f"a slice shows {', '.join([*findings.counts, *noted])}", milliseconds=0)

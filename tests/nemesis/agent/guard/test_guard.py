@@ -276,8 +276,8 @@ def test_an_agent_that_goes_leaves_nobody_stopped_behind(agent: RunningAgent, wa
     for pid, number in zip(struck, (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP), strict=True):
         os.kill(pid, number)
     loses_control_process(agent)
-    assert agent.process.wait(timeout=10) == 0
-    wait_until(lambda: not any(letter(pid) for pid in (*struck, *agent.sentry_pids())), "all have ended", timeout=12)
+    assert agent.process.wait(timeout=30) == 0
+    wait_until(lambda: not any(letter(pid) for pid in (*struck, *agent.sentry_pids())), "all have ended", timeout=30)
     wait_until(lambda: not agent.keeper_lives(), "so has the keeper that ended them")
 
 
