@@ -3,6 +3,9 @@
 Epoch, leader and vote, as JSON in Kafka's version 1 of the file. It is written to a temporary file, made durable and
 renamed before any response or request that depends on it, so that a vote is never cast twice in one epoch, not even by
 a node that lost power in between.
+
+What a start reads here is durable only because the log in the same directory was opened first: its recovery syncs the
+directory, and with it the name of a file that a dying process had renamed and not synced (`RaftReplica`).
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ class RaftReplica:
         self.config = config
         self.mutants = mutants
         self._takes_all_for_committed = mutants.has("uncommitted-metadata-applied") and not config.votes
+        # The log first: its recovery makes the name of the quorum-state file durable before the state is relied on.
         log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants)
         quorum = Quorum(config, QuorumStateStore(disk, config.directory, mutants), rng=rng, trace=trace)
         load_voters(quorum.voters, log)

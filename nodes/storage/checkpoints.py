@@ -175,12 +175,15 @@ def mark_clean_shutdown(disk: Disk, directory: str, content: str = "") -> None:
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> str | None:
-    """Consume the marker, durably. Return its content if the last stop was clean, None if not."""
+    """Consume the marker, durably. Return its content if the last stop was clean, None if not.
+
+    The directory is synced in both cases. A process may have died after it removed the marker and before it synced the
+    directory; a later power loss would bring the marker back, and an unclean stop would pass for a clean one.
+    """
     path = join(directory, CLEAN_SHUTDOWN)
     content = read_whole(disk, path)
-    if content is None:
-        return None
     with on_disk(path, "remove the file"):
-        disk.remove(path)
+        if content is not None:
+            disk.remove(path)
         disk.sync_directory(directory)
-    return content.decode("utf-8", "replace")
+    return None if content is None else content.decode("utf-8", "replace")

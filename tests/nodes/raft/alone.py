@@ -47,6 +47,10 @@ class Voting:
     def start(self) -> None:
         self.replica = RaftReplica(config(), disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=0)
 
+    def quorum_state(self) -> QuorumState | None:
+        """The state in the file, as a process that starts now would read it."""
+        return QuorumStateStore(self.disk, config().directory).read()
+
     def ask(self, candidate: int, epoch: int, last_epoch: int, end_offset: int, **changes: Any) -> tuple[int, bool]:
         """The error and whether the vote was granted."""
         body = messages.vote(config(candidate), epoch, 1, last_epoch, end_offset)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 
-from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.disk import CrashNow, SimDisk
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.raft.quorum_state import CorruptQuorumState, QuorumState, QuorumStateStore, ReplicaKey
 from tests.nodes.raft.alone import Voting, config
@@ -26,6 +27,20 @@ def test_a_vote_is_kept_over_a_power_loss() -> None:
     voting.start()
     assert voting.ask(3, 5, 1, 9) == (NONE, False)
     assert voting.ask(2, 5, 1, 1) == (NONE, True)
+
+
+@pytest.mark.parametrize("calls", range(13))
+def test_what_a_restarted_voter_read_outlasts_a_power_loss(calls: int) -> None:
+    """QC-08: the process died at any disk call of its vote; the page cache may show a name that is not durable."""
+    voting = Voting([1])
+    voting.disk.crash_after = calls
+    with suppress(CrashNow):
+        voting.ask(2, 5, 1, 1)
+    voting.disk.crash_after = None
+    voting.start()
+    read = voting.quorum_state()
+    voting.disk.lose_power("all")
+    assert voting.quorum_state() == read
 
 
 def test_a_vote_is_for_one_directory_of_a_candidate() -> None:

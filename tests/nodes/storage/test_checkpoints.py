@@ -60,6 +60,19 @@ def test_a_property_without_a_value_is_reported_with_its_line(disk: SimDisk) -> 
         checkpoints.read_properties(disk, "meta.properties")
 
 
+@pytest.mark.parametrize("calls", range(4))
+def test_a_marker_once_missed_never_comes_back(disk: SimDisk, calls: int) -> None:
+    """FD-03: a start died while it consumed the marker; the next one found none, wrote records, and lost power."""
+    checkpoints.mark_clean_shutdown(disk, "")
+    disk.crash_after = calls
+    with contextlib.suppress(CrashNow):
+        checkpoints.take_clean_shutdown(disk, "")
+    disk.crash_after = None
+    if checkpoints.take_clean_shutdown(disk, "") is None:
+        disk.lose_power("all")
+        assert checkpoints.take_clean_shutdown(disk, "") is None
+
+
 def test_the_clean_shutdown_marker_counts_once(disk: SimDisk) -> None:
     assert checkpoints.take_clean_shutdown(disk, "") is None
     checkpoints.mark_clean_shutdown(disk, "", "epoch 17")
