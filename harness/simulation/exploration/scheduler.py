@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from squall.harness.simulation.run.recipe import Recipe
-from squall.harness.simulation.run.swarm import KINDS
+from squall.harness.simulation.swarm.kinds import KINDS
 
 PLAIN, CONTINUED = "a plain seed", "a continuation"
 FADE = 0.98

@@ -20,7 +20,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.run.swarm import KINDS, SwarmFault
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.kinds import KINDS
 
 FORMAT = 1
 _PART = re.compile(r"(?:(?P<at>\d+(?:\.\d{1,6})?)s:)?(?P<seed>\d+)(?P<kinds>(?:\+[a-z-]+)*)")

@@ -41,8 +41,11 @@ from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
-from squall.harness.simulation.run.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.run.witness import Witness
+from squall.harness.simulation.swarm.drawing import draw_swarm
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.kinds import UNITS
+from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nemesis.core.evidence import heal_all

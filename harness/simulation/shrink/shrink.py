@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Any
 
 from squall.harness.scenario.suite import Scenario
-from squall.harness.simulation.run.budget import FaultBudget
 from squall.harness.simulation.run.run import SimOptions, Simulation, judged, simulate, what_broke
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.run.workers import pool_of_workers
@@ -39,6 +38,7 @@ from squall.harness.simulation.shrink.schedule_recorder import (
     scheduled_faults,
     swarm_faults,
 )
+from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.world.world import SimWorld
 from squall.nemesis.runner import NemesisEvent
 from squall.nemesis.schedule import build_schedule

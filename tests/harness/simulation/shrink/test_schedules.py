@@ -10,7 +10,6 @@ import pytest
 from squall.harness.scenario.suite import Scenario, read_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate, what_broke
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.run.swarm import KINDS, draw_swarm
 from squall.harness.simulation.shrink import simplify
 from squall.harness.simulation.shrink.schedule_file import reread, save, written
 from squall.harness.simulation.shrink.schedule_recorder import (
@@ -22,6 +21,8 @@ from squall.harness.simulation.shrink.schedule_recorder import (
 )
 from squall.harness.simulation.shrink.shrink import NothingToShrink, record
 from squall.harness.simulation.shrink.simplify import operations_of
+from squall.harness.simulation.swarm.drawing import draw_swarm
+from squall.harness.simulation.swarm.kinds import KINDS
 from squall.harness.yaml_source import parse_yaml
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from squall.harness.scenario.cluster import await_whole, create_topics
-from squall.harness.simulation.run.budget import CRASHING, LOSSY, FaultBudget
+from squall.harness.simulation.swarm.budget import CRASHING, LOSSY, FaultBudget
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.workloads.clients.common.client import Topic
 from squall.workloads.clients.native.admin import NativeAdmin

@@ -1,0 +1,127 @@
+"""Draw the faults of a seed, and what operators do beside them: kinds, targets, times, intensities.
+
+Everything is drawn before the run and does not depend on it. Operators' changes, switches and patterns come from random
+streams of their own, so that the faults of a seed are the same with and without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
+from squall.harness.simulation.swarm.kinds import (
+    KINDS,
+    LINK_KINDS,
+    OPERATIONS,
+    SWITCHES,
+    WAITING_KINDS,
+    WAITING_SECONDS,
+)
+from squall.nodes.metadata.topic_configs import MIN_ISR
+
+
+def draw_swarm(
+    seed: object,
+    brokers: tuple[str, ...],
+    controllers: tuple[str, ...],
+    load: float,
+    operated: Mapping[str, int] | None = None,
+    *,
+    switched: bool = False,
+    kinds: tuple[str, ...] = (),
+) -> list[SwarmFault]:
+    """Draw the faults of this seed, in order of time; all end before `load` seconds have passed.
+
+    `operated` are the topics (with their min ISR) of a cluster that operators also change. Operators' changes come from
+    a separate random stream, so that the faults of a seed are the same with and without them; so does `switched`.
+    `kinds` are the kinds of fault to draw from; without them the seed chooses some.
+    """
+    faults = _draw_faults(seed, brokers, controllers, load, kinds)
+    if operated:
+        faults += _draw_operations(seed, brokers, controllers, load, operated)
+    if switched:
+        faults += _draw_switches(seed, brokers, load)
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _draw_operations(
+    seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float, topics: Mapping[str, int]
+) -> list[SwarmFault]:
+    rng = Random(f"{seed}/operations")
+    kinds = [kind for kind in OPERATIONS if rng.random() < 0.6] or ["reassign"]
+    gap = log_uniform(rng, 0.5, 6.0)
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        at += rng.expovariate(1 / gap)
+        kind = rng.choice(kinds)
+        duration = log_uniform(rng, 0.05, 8.0)
+        if at + duration >= load - 5.0:
+            return drawn
+        hosts = (rng.choice(controllers if kind == "remove-voter" else brokers),)
+        words = _operation(kind, hosts[0], rng, len(brokers), topics)
+        drawn.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
+
+
+def _draw_switches(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
+    """Draw switches one after the other: a feature is on again before it is switched off again."""
+    rng = Random(f"{seed}/switches")
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        duration = log_uniform(rng, 0.05, 4.0)
+        if at + duration >= load - 5.0:
+            return drawn
+        kind = rng.choice(list(SWITCHES))
+        drawn.append(SwarmFault(round(at, 6), kind, (brokers[0],), round(duration, 6), rng.random()))
+        at += duration + rng.uniform(2.0, 6.0)
+
+
+def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[str, int]) -> dict[str, object]:
+    topic = rng.choice(list(topics))
+    match kind:
+        case "reassign" | "reassign-and-cancel":
+            replicas = rng.randint(topics[topic], min(brokers, topics[topic] + 2))
+            cancel = {"cancel": True} if kind == "reassign-and-cancel" else {}
+            return {"fault": "reassign", "target": f"{topic}/*", "replicas": replicas, **cancel}
+        case "elect-leaders":
+            return {"fault": "elect-leaders"}
+        case "alter-config":
+            least = topics[topic]
+            changes = {"max.message.bytes": (str(rng.randint(500_000, 2_000_000)), "1048588")}
+            changes[MIN_ISR] = (str(least + 1), str(least))
+            name = rng.choice(list(changes))
+            value, afterwards = changes[name]
+            return {"fault": "alter-config", "topic": topic, "name": name, "value": value, "afterwards": afterwards}
+        case "remove-voter":
+            return {"fault": "remove-voter", "target": rng.choice((host, "active controller"))}
+    return {"fault": "restart", "target": "active controller"}
+
+
+def _draw_faults(
+    seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float, chosen: tuple[str, ...] = ()
+) -> list[SwarmFault]:
+    rng = Random(f"{seed}/swarm")
+    share = rng.choice((0.1, 0.25, 0.5))
+    kinds = [kind for kind in KINDS if rng.random() < share] or [rng.choice(list(KINDS))]
+    kinds = list(chosen) or kinds
+    weights = [rng.random() + 0.1 for _ in kinds]
+    gap = log_uniform(rng, 0.3, 8.0)
+    longest = log_uniform(rng, 0.5, 15.0)
+    faults = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        at += rng.expovariate(1 / gap)
+        kind = rng.choices(kinds, weights)[0]
+        shortest, possible = WAITING_SECONDS if kind.startswith(WAITING_KINDS) else (0.0005, 0.0)
+        duration = log_uniform(rng, shortest, max(longest, possible))
+        if at + duration >= load - 1.0:
+            break
+        if kind in LINK_KINDS and len(all_nodes(brokers, controllers)) == 1:
+            continue
+        hosts = draw_targets(kind, rng, brokers, controllers)
+        words = draw_words(kind, hosts, rng, brokers, controllers)
+        faults.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
+    return faults

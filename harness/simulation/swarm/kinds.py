@@ -1,0 +1,55 @@
+"""The kinds of fault and of operators' changes that a swarm draws, and the units in which their effects are counted."""
+
+from __future__ import annotations
+
+KINDS = {
+    "crash-broker": "crashes",
+    "crash-controller": "crashes",
+    "crash-with-tail-broker": "fetches held",
+    "restart-broker": "clean restarts",
+    "restart-controller": "clean restarts",
+    "power-loss-broker": "bytes lost",
+    "power-loss-controller": "bytes lost",
+    "wipe-disk": "bytes lost",
+    "crash-in-disk-call-broker": "crashes",
+    "crash-in-disk-call-controller": "crashes",
+    "disk-error-broker": "calls failed",
+    "disk-error-controller": "calls failed",
+    "disk-slow": "calls slowed",
+    "pause-broker": "pauses",
+    "pause-controller": "pauses",
+    "isolate-broker": "stalls",
+    "isolate-controller": "stalls",
+    "one-way": "stalls",
+    "cut-link": "stalls",
+    "cut-clients": "stalls",
+    "reset": "connections",
+    "slow-link": "messages",
+    "loss": "retransmissions",
+    "bandwidth": "messages",
+    "rpc-hold": "messages held",
+    "rpc-cut": "messages cut at",
+    "clock-step": "clocks",
+    "clock-drift": "clocks",
+}
+"""Every kind of fault, and the unit in which its effect is counted."""
+
+OPERATIONS = {
+    "reassign": "accepted",
+    "reassign-and-cancel": "accepted",
+    "elect-leaders": "accepted",
+    "alter-config": "accepted",
+    "remove-voter": "voters out and in again",
+    "restart-active-controller": "clean restarts",
+}
+"""Operators' changes, drawn beside the faults where a scenario says `swarm: operations`."""
+
+SWITCHES = {"switch-eligible-leaders": "off and on again"}
+"""Features that operators also switch where a scenario says `swarm: switches`."""
+
+UNITS = KINDS | OPERATIONS | SWITCHES
+
+LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
+WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")
+WAITING_SECONDS = (0.2, 5.0)
+"""Faults that take effect only on later traffic stay open longer: the shortest time, and a possible longest time."""

@@ -1,0 +1,224 @@
+"""Swarm testing: each seed draws its own mix of faults, their targets, times and intensities.
+
+Two measured lessons shape it. Durations are drawn log-uniformly, half a millisecond to many seconds, because bugs exist
+at all scales. Each seed uses only some kinds of fault, because a mix of everything hides what one of them would show.
+
+The draw is data, printed by a failing seed. Wherever suites have a word for a fault, it is an entry of a suite's
+`nemesis` list with hosts by name (`SwarmFault.written`), carried out by the same fault objects. Evidence is left out:
+the simulation itself carries the faults out, and counts their effects (`Swarm.effects`), so that a kind without any
+effect is visible.
+
+Whether a fault may happen at all is decided when it is due (budget.py). Everything is healed before the load ends; from
+then on progress is required.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from pydantic import TypeAdapter
+
+from squall.harness.simulation.swarm.budget import FaultBudget
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
+from squall.harness.simulation.world.world import CLIENT_ADDRESS, SimWorld
+from squall.nemesis.core.apis import API_KEYS
+from squall.nemesis.core.fault import Fault, FaultContext
+from squall.nemesis.core.ports import EVERYONE, ClusterOperator, OperationRefused, VerbFailed
+from squall.nemesis.core.selector import NoTarget
+from squall.nemesis.entries import AnyFault
+from squall.nemesis.options import FaultOptions
+from squall.nemesis.registry import build_fault
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from squall.nodes.metadata.topic_configs import MIN_ISR
+
+TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
+"""An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
+
+_OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
+
+
+def _between(low: float, high: float, amount: float) -> float:
+    """Map a drawn amount of 0 to 1 log-uniformly between `low` and `high`."""
+    return low * (high / low) ** amount
+
+
+class Swarm:
+    """Carries out drawn faults on a simulated world.
+
+    `counts` holds how many of each kind took place, `effects` what they did (in the units of `KINDS`), `postponed` how
+    many did not fit into the budget when they were due, and `begun` the faults that did.
+    """
+
+    def __init__(
+        self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1, operator: ClusterOperator | None = None
+    ) -> None:
+        self.counts: dict[str, int] = {}
+        self.effects: dict[str, int] = {}
+        self.postponed = 0
+        self.begun: list[SwarmFault] = []
+        self.on_begin: Callable[[SwarmFault], None] = lambda fault: None
+        self._world = world
+        self._faults = faults
+        self._budget = FaultBudget(world, min_isr)
+        self._operator = operator
+
+    async def run(self) -> None:
+        """Run until the last fault is healed."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._in_its_time(index, fault)) for index, fault in enumerate(self._faults)]
+        await asyncio.gather(*tasks)
+
+    async def _in_its_time(self, index: int, fault: SwarmFault) -> None:
+        await asyncio.sleep(fault.at)
+        if not self._allowed(fault):
+            self.postponed += 1
+            return
+        self.begun.append(fault)
+        self.on_begin(fault)
+        try:
+            effect = await self._carry_out(f"swarm-{index}", fault)
+        except VerbFailed:  # a process that is down cannot be killed
+            return
+        self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
+        self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
+
+    def _allowed(self, fault: SwarmFault) -> bool:
+        if fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES:
+            return self._budget.allows_edit(fault.duration)
+        return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
+
+    async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
+        """Inject the fault, wait until it is over, and return its effect."""
+        match fault.kind:
+            case "crash-in-disk-call-broker" | "crash-in-disk-call-controller":
+                return await self._crash_in_disk_call(fault)
+            case "crash-with-tail-broker":
+                return await self._crash_with_tail(identity, fault)
+            case "restart-broker" | "restart-controller":
+                return await self._restart(identity, fault)
+            case "cut-clients":
+                return await self._cut_clients(identity, fault)
+            case "reset":
+                return self._reset(fault)
+            case "switch-eligible-leaders":
+                return await self._switch(fault)
+        world = self._world
+        context = FaultContext(
+            id=identity,
+            hosts=world.hosts,
+            cluster=world.cluster,
+            now_ns=world.now_ns,
+            sleep=world.sleep,
+            rng=Random(f"{identity}/{fault.at}"),
+            operator=self._operator,
+            believes_answers=True,
+        )
+        built = build_fault(_OPTIONS.validate_python(fault.words), context)
+        if fault.kind in OPERATIONS:
+            return await _operate(built, fault.duration)
+        await built.aim()
+        await built.inject(fault.duration)
+        await asyncio.sleep(fault.duration)
+        await built.heal()
+        return sum(host.effect_of(identity) for host in world.hosts.values())
+
+    async def _crash_in_disk_call(self, fault: SwarmFault) -> int:
+        """Crash between two disk calls of a later turn, and restart. Half of the crashes hit one kind of call."""
+        process = self._world.processes[fault.hosts[0]]
+        before = process.crashes_in_calls
+        process.disk.crash_after = int(fault.amount * 20)
+        process.disk.crash_kind = ("fsync", "rename", "write", None, None, None)[int(fault.amount * 1000) % 6]
+        await asyncio.sleep(fault.duration)
+        process.disk.spare()
+        self._world.sim_hosts[fault.hosts[0]].start_if_it_may()
+        return process.crashes_in_calls - before
+
+    async def _crash_with_tail(self, identity: str, fault: SwarmFault) -> int:
+        """Hold all fetches from a broker for a moment, then kill it.
+
+        It restarts with records that no other broker has, and that its successors may have replaced.
+        """
+        host = self._world.sim_hosts[fault.hosts[0]]
+        lag = min(fault.duration, _between(0.05, 2.0, fault.amount))
+        hold = f"{identity}-hold"
+        await host.call("rpc.hold", id=hold, api="Fetch", api_key=API_KEYS["Fetch"], sources=[EVERYONE], ttl=lag + 0.1)
+        await asyncio.sleep(lag)
+        await host.call("proc.kill", id=identity, name="node", ttl=fault.duration)
+        await host.call("heal", id=hold)
+        await asyncio.sleep(max(0.0, fault.duration - lag))
+        await host.call("heal", id=identity)
+        return host.effect_of(hold)
+
+    async def _restart(self, identity: str, fault: SwarmFault) -> int:
+        """Stop cleanly (a broker by a controlled shutdown), and restart once the fault's duration has passed."""
+        host = self._world.sim_hosts[fault.hosts[0]]
+        stopped = host.process.running and not host.process.paused
+        back_at = asyncio.get_running_loop().time() + fault.duration
+        if stopped:
+            await host.call("proc.stop", name="node")
+        await asyncio.sleep(max(0.0, back_at - asyncio.get_running_loop().time()))
+        host.start_if_it_may()
+        return int(stopped)
+
+    async def _cut_clients(self, identity: str, fault: SwarmFault) -> int:
+        """Block one direction, or both, between clients and one node."""
+        network, address = self._world.network, self._world.hosts[fault.hosts[0]].address
+        if fault.amount < 0.7:
+            network.block(CLIENT_ADDRESS, address, identity)
+        if fault.amount > 0.4:
+            network.block(address, CLIENT_ADDRESS, identity)
+        await asyncio.sleep(fault.duration)
+        network.unblock(identity)
+        return network.stalls_of(identity)
+
+    async def _switch(self, fault: SwarmFault) -> int:
+        """Switch eligible leader replicas off for a while, then on again. Return 1 if both were accepted, else 0."""
+        off = await self._set_eligible_leaders(0, attempts=1)
+        await asyncio.sleep(fault.duration)
+        on = await self._set_eligible_leaders(1, TAKE_BACK_ATTEMPTS)
+        return int(off and on)
+
+    async def _set_eligible_leaders(self, level: int, attempts: int) -> bool:
+        assert self._operator is not None, "a swarm that switches features has an operator"
+        for _ in range(attempts):
+            try:
+                await self._operator.set_feature(ELIGIBLE_LEADER_REPLICAS, level)
+            except OperationRefused:
+                await asyncio.sleep(TAKE_BACK_SECONDS)
+            else:
+                return True
+        return False
+
+    def _reset(self, fault: SwarmFault) -> int:
+        """Reset the connections between two nodes, or between clients and the first node."""
+        network, hosts = self._world.network, self._world.hosts
+        other = CLIENT_ADDRESS if fault.amount < 0.3 else hosts[fault.hosts[1]].address
+        ends = network.connections(hosts[fault.hosts[0]].address, other)
+        for end in ends:
+            network.reset(end)
+        return len(ends)
+
+
+async def _operate(operation: Fault, duration: float) -> int:
+    """Start an operator's change, wait for `duration`, revert it. Return 1 if it took effect, else 0.
+
+    Returns 0 also if it finds no target, which is normal under faults.
+    """
+    try:
+        await operation.aim()
+    except NoTarget:
+        return 0
+    before = await operation.observe()
+    await operation.inject(duration)
+    effect = operation.check_effect(before, await operation.observe()) is None
+    await asyncio.sleep(duration)
+    await operation.heal()
+    for _ in range(TAKE_BACK_ATTEMPTS):
+        if operation.shows_end(before, await operation.observe()) is None:
+            break
+        await asyncio.sleep(TAKE_BACK_SECONDS)
+        await operation.heal()
+    return int(effect)
