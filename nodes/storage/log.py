@@ -23,8 +23,8 @@ written the new start down. The start must not pass the high watermark: the call
 Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py), `.timeindex`
 (time_index.py), `.snapshot` (producers.py); and `leader-epoch-checkpoint` (epochs.py).
 
-Traced here: `log_opened`, `recovery_cut` and `epoch`. The log's owner traces appends, truncations and flushes, because
-it knows what they mean.
+Traced here: `log_opened`, `recovery_cut`, `epoch` and `segment`. The log's owner traces appends, truncations and
+flushes, because it knows what they mean.
 
 Errors: LogError if the log refuses and nothing changed; DiskFailure, an OSError, if the disk fails. After a failed
 `flush`, durability is unknown.
@@ -410,6 +410,7 @@ class Log:
         self.producers.take_snapshot(self.end_offset)
         self.epochs.settle(self.end_offset)
         self._segments.roll()
+        self._trace.event("segment", log=self.directory, start=self.end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that a leader epoch begins at an offset, before anything is appended in it (rule 9)."""

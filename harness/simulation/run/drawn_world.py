@@ -30,6 +30,14 @@ ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 UNCLEAN: Final = "unclean.leader.election.enable"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
+SEGMENT_BATCHES: Final = 3
+BATCH_OVERHEAD: Final = 90
+"""A segment has room for a few batches of one record, of which the header takes so many bytes.
+
+A fetch reads one segment, and consumers fetch ten times a second. With one batch a segment, producers would be faster
+than any consumer, and the final reads would not end in time.
+"""
+
 Settings = dict[str, str | int | float | bool]
 
 
@@ -40,7 +48,21 @@ def draw_world(scenario: Scenario, seed: int) -> Scenario:
     cluster = _cluster(scenario.cluster, seed)
     few = sum(topic.partitions for topic in cluster.topics.values()) <= 4
     workload = _load(Random(f"{seed}/world/load"), few)
+    cluster = _with_room(cluster, SEGMENT_BATCHES * (workload.record_size + BATCH_OVERHEAD))
     return scenario.model_copy(update={"cluster": cluster, "workload": workload})
+
+
+def _with_room(cluster: ClusterOptions, least: int) -> ClusterOptions:
+    """Return the cluster with segments of at least so many bytes."""
+    topics = {
+        name: one.model_copy(update={"config": _with_larger(one.config, "segment.bytes", least)})
+        for name, one in cluster.topics.items()
+    }
+    return cluster.model_copy(update={"topics": topics})
+
+
+def _with_larger(settings: Settings, name: str, least: int) -> Settings:
+    return {key: max(int(value), least) if key == name else value for key, value in settings.items()}
 
 
 def switches_features(scenario: Scenario, seed: int) -> bool:
@@ -197,6 +219,7 @@ def _load(rng: Random, few: bool) -> LogOptions:
         reopen=_sometimes(rng, (0.005, 0.02)),
         admin=_sometimes(rng, (0.5, 2.0, 6.0)),
         admins=rng.choice((1, 1, 2)),
+        final_timeout=90.0,
     )
 
 

@@ -45,6 +45,8 @@ from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.swarm.drawing import draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
+from squall.harness.simulation.swarm.moments import Moments
+from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
@@ -166,13 +168,14 @@ class Simulation:
         )
         self.traces = ControlTraces() if options.evidence or not options.observed else None
         """The evidence that the nodes leave; a judging observer does not need it."""
+        self.moments = Moments() if scenario.swarm == WORLDS else None
         self.world = SimWorld(
             self.shape,
             seed,
             topics=scenario.loaded_topics,
             trace=self.witness.beside(self.observer),
             network=self.witness.network,
-            traced=_passed_on if self.traces is None else self.traces.beside,
+            traced=self._traced,
             on_iteration=self.observer.look if self.traces is None else self._look,
             on_loss=self.observer.power_lost,
         )
@@ -212,6 +215,11 @@ class Simulation:
         self.load_started: int | None = None
         self.load_ended: int | None = None
         self.ended_at = 0
+
+    def _traced(self, name: str, trace: Trace) -> Trace:
+        """Return the trace of one host's node: to the evidence, if there is any, and to the faults aimed at moments."""
+        trace = trace if self.traces is None else self.traces.beside(name, trace)
+        return trace if self.moments is None else self.moments.beside(name, trace)
 
     def _look(self, process: SimProcess) -> None:
         assert self.traces is not None
@@ -361,13 +369,16 @@ class Simulation:
 
             def drawn(seed: int, kinds: tuple[str, ...]) -> list[SwarmFault]:
                 load = self.scenario.time.faults
-                return draw_swarm(seed, view.brokers, view.controllers, load, operated, switched=switched, kinds=kinds)
+                nodes = view.brokers, view.controllers
+                faults = draw_swarm(seed, *nodes, load, operated, switched=switched, kinds=kinds)
+                patterns = [] if self.moments is None else draw_patterns(seed, *nodes, load)
+                return sorted(faults + patterns, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()
-            swarm = Swarm(self.world, faults, lowest, operator)
+            swarm = Swarm(self.world, faults, lowest, operator, self.moments)
             self.begun = swarm.begun
             swarm.on_begin = lambda fault: self.witness.swarm_fault(fault.kind, fault.hosts)
             await swarm.run()
@@ -491,10 +502,6 @@ class Simulation:
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
             **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
         }
-
-
-def _passed_on(name: str, trace: Trace) -> Trace:
-    return trace
 
 
 def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from squall.harness.simulation.swarm.kinds import SWITCHES
+from squall.harness.simulation.swarm.moments import Moment
+
+_STRIKES = {"power-loss-at-moment": "power-loss", "pause-at-moment": "pause", "isolate-at-moment": "isolate"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class SwarmFault:
     duration: float
     amount: float = 0.0
     words: Mapping[str, object] = field(default_factory=dict)
+    moment: Moment | None = None
+    """What the fault waits for, from `at` on, on the first of `hosts` that traces it."""
+
+    @property
+    def latest_end(self) -> float:
+        """The time, in seconds, at which the fault is over however late it strikes."""
+        return self.at + self.duration + (0.0 if self.moment is None else self.moment.within)
 
     def written(self) -> dict[str, object]:
         """Return the fault as an entry of `nemesis:`; a fault without its own word becomes its closest equivalent."""
@@ -33,9 +43,12 @@ class SwarmFault:
             return {"fault": "isolate", "target": first, "from": "everyone"}
         if self.kind in SWITCHES:
             return {"fault": "elect-leaders"}
+        if self.kind in _STRIKES:
+            return {"fault": _STRIKES[self.kind], "target": first}
         return {"fault": "kill", "target": first}
 
     def __str__(self) -> str:
         more = ", ".join(f"{key} {value}" for key, value in self.words.items() if key not in ("fault", "target"))
         told = f"{self.at:7.3f} s  {self.kind:22} {', '.join(self.hosts):12} for {self.duration:.3f} s"
+        more = str(self.moment) if self.moment else more
         return f"{told}  {more}" if more else told

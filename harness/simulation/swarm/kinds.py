@@ -47,7 +47,15 @@ OPERATIONS = {
 SWITCHES = {"switch-eligible-leaders": "off and on again"}
 """Features that operators also switch where a scenario says `swarm: switches`."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES
+MOMENT_KINDS = {
+    "crash-at-moment": "crashes",
+    "power-loss-at-moment": "crashes",
+    "pause-at-moment": "pauses",
+    "isolate-at-moment": "stalls",
+}
+"""Faults that strike when a node traces an event (`moments.py`), drawn where a scenario says `swarm: worlds`."""
+
+UNITS = KINDS | OPERATIONS | SWITCHES | MOMENT_KINDS
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

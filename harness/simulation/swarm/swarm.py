@@ -15,7 +15,7 @@ then on progress is required.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from pydantic import TypeAdapter
@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
+from squall.harness.simulation.swarm.moments import Moment, Moments
 from squall.harness.simulation.world.world import CLIENT_ADDRESS, SimWorld
 from squall.nemesis.core.apis import API_KEYS
 from squall.nemesis.core.fault import Fault, FaultContext
@@ -33,6 +34,8 @@ from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import build_fault
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.topic_configs import MIN_ISR
+
+CRASHES_AT_MOMENT = ("crash-at-moment", "power-loss-at-moment")
 
 TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
 """An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
@@ -53,8 +56,14 @@ class Swarm:
     """
 
     def __init__(
-        self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1, operator: ClusterOperator | None = None
+        self,
+        world: SimWorld,
+        faults: list[SwarmFault],
+        min_isr: int = 1,
+        operator: ClusterOperator | None = None,
+        moments: Moments | None = None,
     ) -> None:
+        """`moments` are those that the traces of the world's nodes pass through; aimed faults need them."""
         self.counts: dict[str, int] = {}
         self.effects: dict[str, int] = {}
         self.postponed = 0
@@ -64,6 +73,7 @@ class Swarm:
         self._faults = faults
         self._budget = FaultBudget(world, min_isr)
         self._operator = operator
+        self._moments = moments or Moments()
 
     async def run(self) -> None:
         """Run until the last fault is healed."""
@@ -86,12 +96,16 @@ class Swarm:
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
     def _allowed(self, fault: SwarmFault) -> bool:
+        if fault.moment is not None:
+            return True  # asked when the moment has come
         if fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES:
             return self._budget.allows_edit(fault.duration)
         return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
 
     async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
         """Inject the fault, wait until it is over, and return its effect."""
+        if fault.moment is not None:
+            return await self._at_moment(identity, fault, fault.moment)
         match fault.kind:
             case "crash-in-disk-call-broker" | "crash-in-disk-call-controller":
                 return await self._crash_in_disk_call(fault)
@@ -105,6 +119,10 @@ class Swarm:
                 return self._reset(fault)
             case "switch-eligible-leaders":
                 return await self._switch(fault)
+        return await self._as_written(identity, fault, fault.words)
+
+    async def _as_written(self, identity: str, fault: SwarmFault, words: Mapping[str, object]) -> int:
+        """Inject an entry of a suite for the fault's duration."""
         world = self._world
         context = FaultContext(
             id=identity,
@@ -116,7 +134,7 @@ class Swarm:
             operator=self._operator,
             believes_answers=True,
         )
-        built = build_fault(_OPTIONS.validate_python(fault.words), context)
+        built = build_fault(_OPTIONS.validate_python(words), context)
         if fault.kind in OPERATIONS:
             return await _operate(built, fault.duration)
         await built.aim()
@@ -124,6 +142,49 @@ class Swarm:
         await asyncio.sleep(fault.duration)
         await built.heal()
         return sum(host.effect_of(identity) for host in world.hosts.values())
+
+    async def _at_moment(self, identity: str, fault: SwarmFault, moment: Moment) -> int:
+        """Wait for the moment and strike. The budget is asked then; a fault that does not fit is postponed."""
+        reached: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def strike(host: str) -> None:
+            if not self._budget.allows(self._counted_as(fault.kind, host), host, fault.duration):
+                self.postponed += 1
+                return
+            if fault.kind in CRASHES_AT_MOMENT:
+                self._crash_in_this_turn(host, fault)
+            reached.set_result(host)
+
+        watch = self._moments.watch(moment, fault.hosts, strike)
+        await asyncio.wait([reached], timeout=moment.within)
+        self._moments.forget(watch)
+        if not reached.done():
+            return 0
+        host = reached.result()
+        if fault.kind not in CRASHES_AT_MOMENT:
+            words = {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
+            return await self._as_written(identity, fault, words)
+        await asyncio.sleep(fault.duration)
+        self._world.sim_hosts[host].start_if_it_may()
+        return 1
+
+    def _counted_as(self, kind: str, host: str) -> str:
+        """Return the kind as the budget knows it."""
+        role = "broker" if host in self._world.cluster.brokers else "controller"
+        return f"{kind.removesuffix('-at-moment')}-{role}"
+
+    def _crash_in_this_turn(self, host: str, fault: SwarmFault) -> None:
+        """Crash between two of the turn's next disk calls, or after the turn and before its messages leave."""
+        process, kernel = self._world.processes[host], self._world.kernel
+        process.disk.crash_after, process.disk.crash_kind = int(fault.amount * 6), None
+
+        def finish() -> None:
+            process.disk.spare()
+            process.crash()
+            if fault.kind == "power-loss-at-moment":
+                process.lose_power("all" if fault.amount * 1000 % 2 < 1 else "torn")
+
+        kernel.at(kernel.now, finish)
 
     async def _crash_in_disk_call(self, fault: SwarmFault) -> int:
         """Crash between two disk calls of a later turn, and restart. Half of the crashes hit one kind of call."""

@@ -61,6 +61,14 @@ def test_every_node_and_every_topic_of_a_world_accepts_its_settings(worlds: list
                 check_config(name, str(value))
 
 
+def test_a_segment_has_room_for_a_few_batches(worlds: list[Scenario]) -> None:
+    """Seed 8 had one batch in each segment: consumers were slower than the producer, and final reads did not end."""
+    for world in worlds:
+        for topic in world.cluster.topics.values():
+            if "segment.bytes" in topic.config:
+                assert int(topic.config["segment.bytes"]) >= 3 * (world.workload.record_size + 90)
+
+
 def test_the_same_seed_draws_the_same_world_in_every_process(scenario: Scenario) -> None:
     program = (
         "from squall.harness.simulation.run.drawn_world import draw_world, world_lines\n"

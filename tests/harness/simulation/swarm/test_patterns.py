@@ -1,0 +1,71 @@
+"""Faults in patterns: bursts, combinations, and faults that strike at a traced event (N16, HX-08)."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS
+from squall.harness.simulation.swarm.patterns import BROKER_MOMENTS, COMBINATIONS, CONTROLLER_MOMENTS, draw_patterns
+from squall.nemesis.entries import NemesisEntry
+
+BROKERS = ("b1", "b2", "b3")
+CONTROLLERS = ("c1", "c2", "c3")
+LOAD = 24.0
+NODES = Path(__file__).resolve().parents[4] / "nodes"
+DRAWN = {seed: draw_patterns(seed, BROKERS, CONTROLLERS, LOAD) for seed in range(300)}
+
+
+def test_a_seed_draws_the_same_patterns_again() -> None:
+    assert all(draw_patterns(seed, BROKERS, CONTROLLERS, LOAD) == drawn for seed, drawn in DRAWN.items())
+    assert DRAWN[1] != DRAWN[2]
+
+
+def test_every_part_is_over_before_the_load_ends() -> None:
+    assert all(fault.latest_end < LOAD for drawn in DRAWN.values() for fault in drawn)
+
+
+def test_some_seeds_have_no_pattern_and_some_have_all() -> None:
+    aimed = [sum(fault.moment is not None for fault in drawn) for drawn in DRAWN.values()]
+    assert any(not drawn for drawn in DRAWN.values())
+    assert min(aimed) == 0 and max(aimed) > 5
+
+
+def test_bursts_put_several_faults_into_half_a_second() -> None:
+    closest = [
+        min((later.at - one.at for one, later in pairwise(drawn)), default=LOAD) for drawn in DRAWN.values() if drawn
+    ]
+    assert sum(gap < 0.1 for gap in closest) > 100
+
+
+def test_every_kind_of_every_combination_exists() -> None:
+    assert {kind for combination in COMBINATIONS for kind in combination} <= set(KINDS)
+
+
+def test_every_aimed_kind_and_every_moment_is_drawn_by_some_seed() -> None:
+    aimed = [fault for drawn in DRAWN.values() for fault in drawn if fault.moment is not None]
+    assert {fault.kind for fault in aimed} == set(MOMENT_KINDS)
+    assert {fault.moment.event for fault in aimed if fault.moment} == {*BROKER_MOMENTS, *CONTROLLER_MOMENTS}
+
+
+def test_every_moment_is_an_event_that_nodes_trace() -> None:
+    sources = "\n".join(path.read_text() for path in NODES.rglob("*.py"))
+    traced = set(re.findall(r'event\(\s*(?:"(\w+)" if \w+ else )?"(\w+)"', sources))
+    names = {name for pair in traced for name in pair}
+    assert {*BROKER_MOMENTS, *CONTROLLER_MOMENTS} <= names
+
+
+@pytest.mark.parametrize("seed", range(0, 300, 10))
+def test_every_part_can_be_written_as_an_entry_of_a_suite(seed: int) -> None:
+    entry: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
+    for fault in DRAWN[seed]:
+        entry.validate_python({**fault.written(), "at": fault.at, "for": max(0.001, fault.duration)})
+
+
+def test_one_node_gets_no_link_faults() -> None:
+    kinds = {fault.kind for seed in range(100) for fault in draw_patterns(seed, ("b1",), ("b1",), LOAD)}
+    assert kinds and not kinds & {*LINK_KINDS}
