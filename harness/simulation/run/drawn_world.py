@@ -17,7 +17,7 @@ Each part has a separate random stream, so that another setting in one part does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from random import Random
 from typing import Final
@@ -61,7 +61,7 @@ def _with_room(cluster: ClusterOptions, least: int) -> ClusterOptions:
     return cluster.model_copy(update={"topics": topics})
 
 
-def _with_larger(settings: Settings, name: str, least: int) -> Settings:
+def _with_larger(settings: Mapping[str, str | int | float | bool], name: str, least: int) -> Settings:
     return {key: max(int(value), least) if key == name else value for key, value in settings.items()}
 
 
