@@ -28,8 +28,11 @@ from squall.workloads.log import LogOptions
 WORLDS: Final = "worlds"
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 UNCLEAN: Final = "unclean.leader.election.enable"
+SELECTOR: Final = "replica.selector.class"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
+RACKS: Final = ("r1", "r2", "r3")
+"""Consumers stand in these racks, and so do brokers: consumers then read from followers (KIP-392)."""
 SEGMENT_BATCHES: Final = 3
 BATCH_OVERHEAD: Final = 90
 """A segment has room for a few batches of one record, of which the header takes so many bytes.
@@ -48,6 +51,8 @@ def draw_world(scenario: Scenario, seed: int) -> Scenario:
     cluster = _cluster(scenario.cluster, seed)
     few = sum(topic.partitions for topic in cluster.topics.values()) <= 4
     workload = _load(Random(f"{seed}/world/load"), few)
+    if cluster.config.get(SELECTOR) == RACK_AWARE:
+        workload = workload.model_copy(update={"consumer_racks": RACKS[: 1 + seed % len(RACKS)]})
     cluster = _with_room(cluster, SEGMENT_BATCHES * (workload.record_size + BATCH_OVERHEAD))
     return scenario.model_copy(update={"cluster": cluster, "workload": workload})
 
@@ -174,7 +179,7 @@ def _limits(rng: Random) -> Settings:
     if rng.random() < 0.4:
         drawn["max.incremental.fetch.session.cache.slots"] = rng.choice((0, 1, 2, 5))
     if rng.random() < 0.3:
-        drawn["replica.selector.class"] = RACK_AWARE
+        drawn[SELECTOR] = RACK_AWARE
     return drawn
 
 

@@ -70,7 +70,7 @@ from squall.workloads.clients.common.client import Client, Topic
 from squall.workloads.clients.native.admin import NativeAdmin
 from squall.workloads.clients.native.native import NativeFactory
 from squall.workloads.core.operation import Event
-from squall.workloads.log import FinalState, Shard, final_states
+from squall.workloads.log import FinalState, LogOptions, Shard, final_states
 from squall.workloads.workload import connector_of, workload_of
 
 READY_SECONDS = 60.0
@@ -161,6 +161,7 @@ class Simulation:
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
+            racks=_racks(scenario),
         )
         self.observer = (Observer if options.observed else UnjudgedObserver)(
             acks_all=scenario.workload.acks == "all",
@@ -502,6 +503,12 @@ class Simulation:
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
             **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
         }
+
+
+def _racks(scenario: Scenario) -> tuple[str, ...]:
+    """Return the racks of the brokers: those that consumers name."""
+    workload = scenario.workload
+    return tuple(dict.fromkeys(workload.consumer_racks)) if isinstance(workload, LogOptions) else ()
 
 
 def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:

@@ -44,6 +44,8 @@ class ClusterShape:
     """The voters are those of the metadata log, initially all controllers (KIP-853)."""
     combined: bool = False
     """The first brokers are also the controllers, one process each, like a host in both groups of an inventory."""
+    racks: tuple[str, ...] = ()
+    """The racks in which the brokers stand, in turn; without any, brokers have no rack."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,9 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
         properties["inter.broker.listener.name"] = "PLAINTEXT"
         # Runs are judged by the records still in the log, and record timestamps need not be times of day.
         properties["log.retention.ms"] = "-1"
+        if shape.racks:
+            brokers = [one for one in places if one.is_broker]
+            properties["broker.rack"] = shape.racks[brokers.index(place) % len(shape.racks)]
     return properties | dict(shape.config)
 
 

@@ -61,6 +61,19 @@ def test_every_node_and_every_topic_of_a_world_accepts_its_settings(worlds: list
                 check_config(name, str(value))
 
 
+def test_consumers_have_racks_where_they_may_read_from_followers(worlds: list[Scenario]) -> None:
+    for world in worlds:
+        assert bool(world.workload.consumer_racks) == (world.cluster.config.get("replica.selector.class") is not None)
+    assert {len(world.workload.consumer_racks) for world in worlds} == {0, 1, 2, 3}
+
+
+def test_brokers_stand_in_the_racks_of_consumers_in_turn() -> None:
+    shape = ClusterShape(controllers=1, brokers=3, racks=("r1", "r2"))
+    places = places_of(shape)
+    racks = [properties_of(place, places, shape).get("broker.rack") for place in places]
+    assert racks == [None, "r1", "r2", "r1"]
+
+
 def test_a_segment_has_room_for_a_few_batches(worlds: list[Scenario]) -> None:
     """Seed 8 had one batch in each segment: consumers were slower than the producer, and final reads did not end."""
     for world in worlds:
