@@ -32,6 +32,7 @@ from squall.results.checkers.replicas.control import (
     LINES_LOST,
     NODE_STARTED,
     TORN_LINE,
+    VOTE,
     MetadataRecord,
     QuorumFacts,
     States,
@@ -43,7 +44,7 @@ from squall.results.checkers.replicas.tables import Columns, control_table, repl
 from squall.workloads.core.operation import DELETE_RECORDS
 
 TRACED: Final = frozenset(
-    {NODE_STARTED, LINES_LOST, "state", "high_watermark", "truncate", "leader", "follower", "isr"}
+    {NODE_STARTED, LINES_LOST, "state", "high_watermark", "truncate", "leader", "follower", "isr", VOTE}
 )
 """The events of a control trace that are checked."""
 RETENTION: Final = "retention"
@@ -184,7 +185,7 @@ def traced(said: Mapping[str, Any], host: str, node: int, incarnation: int) -> T
         epoch=said.get("leader_epoch" if event == "isr" else "epoch", -1),
         partition_epoch=said.get("partition_epoch", -1),
         offset=offset,
-        members=tuple(said.get("isr", ())),
+        members=(said["candidate"],) if event == VOTE else tuple(said.get("isr", ())),
     )
 
 

@@ -23,6 +23,7 @@ from squall.results.checkers.replicas.anomalies import (
     METADATA_MISMATCH,
     METADATA_REPLACED,
     TWO_LEADERS,
+    TWO_VOTES,
 )
 from squall.results.checkers.replicas.control import NODE_STARTED, MetadataRecord, QuorumFacts, TraceEvent
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
@@ -283,6 +284,15 @@ def _watermark(node: int, offset: int) -> TraceEvent:
     return _event(node, "high_watermark", offset=offset)
 
 
+def _voted(node: int, epoch: int, candidate: int, incarnation: int = 1) -> TraceEvent:
+    return replace(_event(node, "vote", epoch=epoch, members=(candidate,)), incarnation=incarnation)
+
+
+def _restarted(node: int, epoch: int) -> TraceEvent:
+    """The state in which a voter's second process begins."""
+    return replace(_event(node, "state", role="unattached", epoch=epoch), incarnation=2)
+
+
 ControlChange = Callable[[ControlPlane, random.Random], ControlPlane]
 
 
@@ -320,6 +330,11 @@ def _lagging_voter(plane: ControlPlane, dice: random.Random) -> ControlPlane:
 
 CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
     "two controllers lead an epoch of the quorum": (TWO_LEADERS, _second_leader),
+    "a voter votes for two candidates in one epoch": (TWO_VOTES, _and_then(_voted(102, 9, 101), _voted(102, 9, 103))),
+    "a voter that restarted votes for another candidate in the same epoch": (
+        TWO_VOTES,
+        _and_then(_voted(102, 9, 101), _restarted(102, 9), _voted(102, 9, 103, incarnation=2)),
+    ),
     "two brokers lead a topic-partition in one epoch": (
         TWO_LEADERS,
         _and_then(_led(1, 5_000), _led(2, 5_000)),
@@ -374,6 +389,12 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     "a leader of an epoch beyond what was asked for": _and_then(_led(2, 9_000)),
     "a node cuts what it did not know to be committed": lambda plane, dice: replace(
         plane, events=(_event(102, "truncate", offset=0), *plane.events)
+    ),
+    "a voter votes again for the same candidate after a restart, and for another one in the next epoch": _and_then(
+        _voted(102, 9, 101), _restarted(102, 9), _voted(102, 9, 101, incarnation=2), _voted(102, 10, 103, incarnation=2)
+    ),
+    "a voter whose disk was emptied votes in an epoch in which it had voted": _and_then(
+        _voted(102, 9, 101), _restarted(102, 0), _voted(102, 9, 103, incarnation=2)
     ),
     "a tail beyond the committed end": _log_changed((101,), lambda one: extended(one, [1], [99])),
     "a broker starts again with an emptied disk": lambda plane, dice: replace(

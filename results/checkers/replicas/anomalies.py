@@ -12,6 +12,7 @@ LOG_MATCHING: Final = "log_matching"
 DAMAGED: Final = "damaged_batch"
 EPOCH_REGRESS: Final = "epoch_regress"
 TWO_LEADERS: Final = "two_leaders"
+TWO_VOTES: Final = "two_votes"
 METADATA_REPLACED: Final = "metadata_replaced"
 METADATA_MISMATCH: Final = "metadata_mismatch"
 
@@ -58,6 +59,13 @@ REPLICA_ANOMALIES: Final = (
         "two nodes led in one epoch",
         "epochs in which two nodes led",
         "votes that are not durable, a voter that votes twice, or a broker that leads without being elected",
+    ),
+    Anomaly(
+        TWO_VOTES,
+        "a voter voted for two candidates in one epoch of the quorum (ELECT)",
+        "a voter voted twice in one epoch",
+        "epochs in which a voter voted twice",
+        "a vote that is not durable when it is sent, or a voter that forgets its vote as it restarts",
     ),
     Anomaly(
         METADATA_REPLACED,

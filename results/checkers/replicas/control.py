@@ -6,13 +6,14 @@ leader stated (`QuorumFacts`), and its records on topic-partitions, replayed her
 committed, which ISR a broker adopted (`TraceEvent`).
 
 * one node at most leads an epoch of the quorum, or of a topic-partition                                  (ELECT)
+* a voter votes for one candidate at most in an epoch of the quorum, also if it restarts in between (ELECT, QC-04, QC-08)
 * what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
   has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
-restarts; trace events of epochs beyond the committed end that was requested, or before the oldest snapshot; a topic
+restarts; a voter that returns without its epoch, because its disk was emptied, and votes again; trace events of epochs beyond the committed end that was requested, or before the oldest snapshot; a topic
 created again under its name, which has another id; half a line or lost lines of a node that was killed. A trace is not
 a complete record, so nothing is concluded from what is missing in it.
 """
@@ -31,6 +32,7 @@ from squall.results.checkers.replicas.anomalies import (
     METADATA_MISMATCH,
     METADATA_REPLACED,
     TWO_LEADERS,
+    TWO_VOTES,
 )
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.logs import different_at, holes_of, mismatches
@@ -38,6 +40,7 @@ from squall.results.checkers.replicas.replica import Replica
 
 QUORUM = "__cluster_metadata-0"
 LEADER = "leader"
+VOTE = "vote"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
 """Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
 TopicPartitionId = tuple[str, int]
@@ -79,7 +82,7 @@ class MetadataRecord:
 class TraceEvent:
     """A line of a node's control trace; `incarnation` counts its processes.
 
-    `offset` is a high watermark, or where a log was truncated.
+    `offset` is a high watermark, or where a log was truncated; `members` is an ISR, or the candidate of a vote.
     """
 
     host: str
@@ -179,6 +182,7 @@ def judge_control(
         _look_at_epochs_of(one, findings)
     _look_at_traces(logs, events, findings)
     _look_at_leaders(events, findings)
+    _look_at_votes(events, findings)
     _look_at_progress(events, findings)
     return findings
 
@@ -349,6 +353,30 @@ def _look_at_leaders(events: Iterable[TraceEvent], findings: Findings) -> None:
                 (first.host, f"led in epoch {one.epoch}, says its trace"),
                 (one.host, f"led in epoch {one.epoch} as well, says its trace"),
             )
+
+
+def _look_at_votes(events: Iterable[TraceEvent], findings: Findings) -> None:
+    """Check that a vote is kept for its epoch (QC-08). The events of a node are in their order."""
+    votes: dict[int, dict[int, TraceEvent]] = {}
+    for one in events:
+        given = votes.setdefault(one.node, {})
+        if one.event == "state":
+            votes[one.node] = {epoch: vote for epoch, vote in given.items() if epoch <= one.epoch}
+        elif one.event == VOTE:
+            findings.looked_at["votes"] += one.epoch not in given
+            first = given.setdefault(one.epoch, one)
+            if first.members != one.members:
+                findings.accuse(
+                    TWO_VOTES,
+                    QUORUM,
+                    -1,
+                    (first.host, f"voted for node {_candidate(first)} in epoch {one.epoch}, says its trace"),
+                    (one.host, f"voted for node {_candidate(one)} in that epoch as well, says its trace"),
+                )
+
+
+def _candidate(vote: TraceEvent) -> str:
+    return ", ".join(map(str, vote.members))
 
 
 def _look_at_brokers(states: States, events: Iterable[TraceEvent], findings: Findings) -> None:

@@ -16,6 +16,7 @@ from squall.results.checkers.replicas.anomalies import (
     METADATA_REPLACED,
     REPLICA_ANOMALIES,
     TWO_LEADERS,
+    TWO_VOTES,
 )
 from squall.results.history.operation_kinds import CONTROL_PLANE, REPLICAS
 
@@ -76,7 +77,7 @@ REPLICA_CHECKS: Final = (
         CONTROL_PLANE,
         "one leader an epoch, committed metadata kept",
         _look_at_control_plane,
-        _anomalies(LOG_MATCHING, EPOCH_REGRESS, TWO_LEADERS, METADATA_REPLACED, METADATA_MISMATCH),
+        _anomalies(LOG_MATCHING, EPOCH_REGRESS, TWO_LEADERS, TWO_VOTES, METADATA_REPLACED, METADATA_MISMATCH),
         proof="replica",
     ),
 )
