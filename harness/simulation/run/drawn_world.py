@@ -33,6 +33,8 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 RACKS: Final = ("r1", "r2", "r3")
 """Consumers stand in these racks, and so do brokers: consumers then read from followers (KIP-392)."""
+LOAD_SECONDS: Final = (8.0, 12.0, 16.0, 24.0)
+"""Short runs are many, and some defects need a long one."""
 SEGMENT_BATCHES: Final = 3
 BATCH_OVERHEAD: Final = 90
 """A segment has room for a few batches of one record, of which the header takes so many bytes.
@@ -54,7 +56,8 @@ def draw_world(scenario: Scenario, seed: int) -> Scenario:
     if cluster.config.get(SELECTOR) == RACK_AWARE:
         workload = workload.model_copy(update={"consumer_racks": RACKS[: 1 + seed % len(RACKS)]})
     cluster = _with_room(cluster, SEGMENT_BATCHES * (workload.record_size + BATCH_OVERHEAD))
-    return scenario.model_copy(update={"cluster": cluster, "workload": workload})
+    times = scenario.time.model_copy(update={"load": Random(f"{seed}/world/time").choice(LOAD_SECONDS)})
+    return scenario.model_copy(update={"cluster": cluster, "workload": workload, "time": times})
 
 
 def _with_room(cluster: ClusterOptions, least: int) -> ClusterOptions:

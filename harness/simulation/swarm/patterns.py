@@ -2,7 +2,8 @@
 
 A *burst* is several faults of a few kinds within half a second. A *combination* is two or more faults that belong
 together, such as the power loss of two brokers, or a slow disk on a host whose link is cut. An *aimed* fault waits for
-an event that a node traces, and strikes in that turn (`moments.py`).
+an event that a node traces, and strikes in that turn (`moments.py`). A *stale node* gets no metadata for some seconds
+and acts on what it knows, while its peers stop, and in the end stops itself.
 
 Each seed draws whether it has any of each, from a random stream of its own. The budget decides about each part when it
 is due, so that a combination may lose a part that Kafka's promises do not cover.
@@ -39,6 +40,10 @@ COMBINATIONS: Final = (
     ("isolate-controller", "isolate-controller"),
 )
 """Kinds of fault that begin within a third of a second of each other."""
+
+STOPS_OF_BROKERS: Final = ("crash-broker", "pause-broker", "pause-broker", "isolate-broker", "power-loss-broker")
+STOPS_OF_VOTERS: Final = ("crash-controller", "pause-controller", "isolate-controller", "power-loss-controller")
+"""What stops the peers of a stale node, and the node itself."""
 
 BROKER_MOMENTS: Final = {
     "append": 60,
@@ -85,9 +90,9 @@ def draw_patterns(
 ) -> list[SwarmFault]:
     """Draw the patterns of this seed, in order of time; all end before `load` seconds have passed."""
     rng = Random(f"{seed}/patterns")
-    chances = [rng.random() < share for share in (0.35, 0.35, 0.6)]
+    chances = [rng.random() < share for share in (0.35, 0.35, 0.6, 0.4)]
     faults: list[SwarmFault] = []
-    for wanted, draw in zip(chances, (_burst, _combination, _aimed), strict=True):
+    for wanted, draw in zip(chances, (_burst, _combination, _aimed, _stale_node), strict=True):
         at = rng.uniform(0.3, 2.0)
         gap = log_uniform(rng, 0.6, 6.0)
         while wanted and at < load:
@@ -134,6 +139,24 @@ def _fault(
     words = draw_words(kind, hosts, rng, brokers, controllers)
     duration = log_uniform(rng, 0.2 if kind.startswith(WAITING_KINDS) else 0.001, 4.0)
     return [SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words)]
+
+
+def _stale_node(rng: Random, at: float, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> list[SwarmFault]:
+    role, kinds = rng.choice(((brokers, STOPS_OF_BROKERS), (brokers, STOPS_OF_BROKERS), (controllers, STOPS_OF_VOTERS)))
+    host = rng.choice(role)
+    length = log_uniform(rng, 1.5, 8.0)
+    sources = ", ".join(one for one in controllers if one != host) or host
+    hold: dict[str, object] = {"fault": "rpc-hold", "api": "Fetch", "direction": "request", "from": host, "to": sources}
+    faults = [SwarmFault(round(at, 6), "rpc-hold", (host,), round(length, 6), rng.random(), hold)]
+    stopped = [(one, rng.uniform(0.05, 0.6)) for one in role if one != host and rng.random() < 0.6]
+    if rng.random() < 0.7:
+        stopped.append((host, rng.uniform(0.4, 1.0)))
+    for one, part in stopped:
+        kind = rng.choice(kinds)
+        words = draw_words(kind, (one,), rng, brokers, controllers)
+        duration = round(log_uniform(rng, 0.3, length), 6)
+        faults.append(SwarmFault(round(at + part * length, 6), kind, (one,), duration, rng.random(), words))
+    return faults
 
 
 def _aimed(rng: Random, at: float, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> list[SwarmFault]:

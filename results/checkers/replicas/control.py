@@ -6,16 +6,17 @@ leader stated (`QuorumFacts`), and its records on topic-partitions, replayed her
 committed, which ISR a broker adopted (`TraceEvent`).
 
 * one node at most leads an epoch of the quorum, or of a topic-partition                                  (ELECT)
-* a voter votes for one candidate at most in an epoch of the quorum, also if it restarts in between (ELECT, QC-04, QC-08)
+* a voter votes for one candidate at most in an epoch of the quorum, restarted or not           (ELECT, QC-04, QC-08)
 * what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
   has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
-restarts; a voter that returns without its epoch, because its disk was emptied, and votes again; trace events of epochs beyond the committed end that was requested, or before the oldest snapshot; a topic
-created again under its name, which has another id; half a line or lost lines of a node that was killed. A trace is not
-a complete record, so nothing is concluded from what is missing in it.
+restarts; a voter that returns without its epoch, because its disk was emptied, and votes again; trace events of epochs
+beyond the committed end that was requested, or before the oldest snapshot; a topic created again under its name, which
+has another id; half a line or lost lines of a node that was killed. A trace is not a complete record, so nothing is
+concluded from what is missing in it.
 """
 
 from __future__ import annotations

@@ -42,6 +42,17 @@ def test_bursts_put_several_faults_into_half_a_second() -> None:
     assert sum(gap < 0.1 for gap in closest) > 100
 
 
+def test_a_stale_node_gets_no_metadata_while_others_stop() -> None:
+    held = [
+        (fault, [one for one in drawn if fault.at < one.at < fault.at + fault.duration and one.hosts != fault.hosts])
+        for drawn in DRAWN.values()
+        for fault in drawn
+        if (fault.words.get("api"), fault.words.get("from")) == ("Fetch", fault.hosts[0]) and fault.duration > 1.5
+    ]
+    assert len(held) > 50
+    assert sum(bool(beside) for _, beside in held) > 40
+
+
 def test_every_kind_of_every_combination_exists() -> None:
     assert {kind for combination in COMBINATIONS for kind in combination} <= set(KINDS)
 
