@@ -36,7 +36,7 @@ WORLD_PLACES: dict[str, Place] = by_name(
         "an fsync takes 5 to 80 ms longer",
         "no promise of a disk bounds it",
         "FD-01",
-        0.02,
+        0.05,
     ),
     Place(
         "written-back",
@@ -50,7 +50,7 @@ WORLD_PLACES: dict[str, Place] = by_name(
         "a process gets the processor 1 to 30 ms late",
         "no promise bounds it; timers are lower bounds",
         "FD-05",
-        0.005,
+        0.01,
     ),
 )  # fmt: skip
 """The places in the simulated world, by name."""
