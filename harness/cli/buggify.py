@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from squall.harness.scenario.buggify_places import NODE_PLACES, PLACES
+from squall.harness.scenario.buggify_places import NODE_PLACES, PLACES, WORLD_PLACES
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import CommandWithExamples
 
@@ -57,19 +57,18 @@ def buggify(
 ) -> int:
     """List the places where simulation lets rare but legal things happen, or count how often they do."""
     if count is None:
-        console().print(_catalogue())
+        for line in _catalogue():
+            console().print(line, markup=False, highlight=False, soft_wrap=True)
         return 0
     return _count(count, range(seed, seed + seeds), processes or os.cpu_count() or 1, console())
 
 
-def _catalogue() -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("place", "where", "what happens", "legal because", "see"):
-        table.add_column(heading, no_wrap=heading in ("place", "where", "see"))
-    for place in PLACES.values():
-        where = "node" if place.name in NODE_PLACES else "world"
-        table.add_row(place.name, where, place.happens, place.legal, place.requirement)
-    return table
+def _catalogue() -> Iterator[str]:
+    """Yield a line for each place: what happens there, why it is legal, and the requirement that says so."""
+    for heading, places in (("in the nodes", NODE_PLACES), ("in the simulated world", WORLD_PLACES)):
+        yield f"{heading}:"
+        for place in places.values():
+            yield f"  {place.name:<28}{place.happens}. Legal ({place.requirement}): {place.legal}."
 
 
 def _count(scenario_name: str, seeds: range, processes: int, output: Console) -> int:
