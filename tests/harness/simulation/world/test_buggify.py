@@ -95,7 +95,7 @@ def test_a_cluster_counts_and_traces_each_happening() -> None:
     places = ("early-election-timer", "metadata-fetch-one-batch", "turn-late", "fsync-slow", "frame-trickles")
     world = SimWorld(ClusterShape(buggify=places), 5, topics={}, trace=trace)
     world.start()
-    world.kernel.run_until_complete(asyncio.sleep(60))
+    world.kernel.run_until_complete(asyncio.sleep(60))  # of virtual time: long enough for each place
     world.switch_off()
     counted = {place: sum(one == place for _, one in trace.happened) for place in places}
     assert world.buggify.counts == counted and min(counted.values()) > 0
@@ -132,7 +132,7 @@ def test_only_an_idle_connection_is_reset(idle: float, reset: int) -> None:
         await stream.send(b"one")
         await stream.receive()
         bench.network.buggify, _ = certain("idle-connection-reset")
-        await asyncio.sleep(idle)
+        await asyncio.sleep(idle)  # of virtual time: the connection is idle for as long
         await stream.send(b"two")
         if not reset:
             assert await stream.receive() == b"two"
