@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from squall.harness.errors import UsageError
 from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.buggified import buggified, named_places
 from squall.harness.simulation.run.drawn_world import draw_world, world_lines
 from squall.harness.simulation.run.run import BUGGIFY, SimOptions, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.shrink.schedule_file import reread
+from squall.harness.simulation.shrink.shrink import record
 from squall.harness.simulation.world.buggify import draw_places
-from squall.harness.yaml_source import UsageError
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 
@@ -55,6 +57,13 @@ def test_half_of_the_worlds_draw_places_and_say_so(worlds: Scenario) -> None:
     buggy = [world for world in drawn if world.cluster.buggify]
     assert 80 < len(buggy) < 120
     assert all(world_lines(world)[-1] == f"buggify {', '.join(world.cluster.buggify)}" for world in buggy)
+
+
+def test_a_schedule_names_the_places_of_the_run_it_was_recorded_from() -> None:
+    failing = find_scenario("leader-kill-lagging", SUITES)[0]
+    options = SimOptions(mutants=("ack-before-replication",), buggify="turn-late,fetch-part")
+    listed, _ = record(failing, 7, options)
+    assert reread(listed).cluster.buggify == ("turn-late", "fetch-part")
 
 
 def test_a_run_repeats_with_what_happened_in_it(worlds: Scenario) -> None:
