@@ -28,13 +28,14 @@ FLOORS: dict[str, set[str]] = {
     "ports": set(),
     "config": {"ports", "mutants"},
     "mutants": set(),
+    "buggify": set(),
     "protocol": {"ports", "mutants"},
-    "storage": {"ports", "mutants", "protocol"},
-    "raft": {"ports", "mutants", "protocol", "storage"},
-    "metadata": {"ports", "mutants", "protocol", "storage", "raft"},
-    "controller": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
-    "replication": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
-    "broker": {"ports", "mutants", "protocol", "storage", "raft", "metadata", "replication"},
+    "storage": {"ports", "mutants", "buggify", "protocol"},
+    "raft": {"ports", "mutants", "buggify", "protocol", "storage"},
+    "metadata": {"ports", "mutants", "buggify", "protocol", "storage", "raft"},
+    "controller": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata"},
+    "replication": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata"},
+    "broker": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata", "replication"},
 }
 
 SHELL_ONLY = {"asyncio", "socket", "os", "time", "threading", "random", "uuid", "secrets", "selectors", "subprocess"}
@@ -90,7 +91,7 @@ def test_floors_of_nodes_import_only_downwards() -> None:
 
 PLANES = {"control": ("controller",), "data": ("broker", "replication")}
 """What decides over the cluster, and what keeps its records."""
-SHARED = {"ports", "config", "mutants", "protocol", "storage", "raft", "metadata"}
+SHARED = {"ports", "config", "mutants", "buggify", "protocol", "storage", "raft", "metadata"}
 """What both stand on: messages and files, the replicated metadata log, and the image it replays to."""
 
 

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
+from squall.harness.cli.buggify import CommandWithBuggify, buggify
 from squall.harness.cli.cluster import cluster_app
 from squall.harness.cli.faults import OptionalValues, faults
 from squall.harness.cli.lab import lab_app
@@ -224,8 +226,10 @@ def plan(
 
 
 @app.command(
+    cls=CommandWithBuggify,
     epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711 · "
-    "squall simulate swarm --recipe 7@12.5s:99"
+    "squall simulate swarm --recipe 7@12.5s:99 · squall simulate swarm --seeds 20 --buggify · "
+    "squall simulate swarm --buggify fetch-empty,turn-late",
 )
 def simulate(
     scenario: Annotated[
@@ -258,6 +262,14 @@ def simulate(
         str | None,
         typer.Option(metavar="RECIPE", help="a seed continued by others, such as 7@12.5s:99, or a file of it"),
     ] = None,
+    buggify_places: Annotated[
+        str,
+        typer.Option(
+            "--buggify",
+            metavar="[NAME,NAME]",
+            help="let rare but legal things happen: where each seed draws, at these places, or none",
+        ),
+    ] = "",
 ) -> int:
     """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
     from squall.harness.cli.simulate import simulate as simulate_scenario
@@ -267,8 +279,9 @@ def simulate(
         if seed is not None or seeds != 1:
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
         return simulate_recipe(
-            recipe, scenario, console(), mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer
-        )
+            recipe, scenario, console(),
+            mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer, buggify=buggify_places,
+        )  # fmt: skip
     if scenario is None:
         raise UsageError("no scenario is named", remedy="squall simulate SCENARIO, or --recipe FILE")
     return simulate_scenario(
@@ -284,6 +297,7 @@ def simulate(
         until_failure=until_failure,
         only=only,
         observed=observer,
+        buggify=buggify_places,
     )
 
 
@@ -557,6 +571,7 @@ def import_(
 
 
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
+app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command(
     "faults",
     cls=OptionalValues,

@@ -15,10 +15,12 @@ from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
+from squall.harness.simulation.run.buggified import buggify_words, named_places
 from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.recipe import load_recipe, parse_recipe
 from squall.harness.simulation.run.run import (
     ACKNOWLEDGED,
+    BUGGIFY,
     OPERATIONS,
     SimOptions,
     SimResult,
@@ -32,6 +34,8 @@ from squall.workloads.log import LogOptions
 SHOWN_FAILURES = 5
 LONG = 100
 """From this number of seeds on, a log without a progress bar gets a line for each tenth of the work."""
+GROUPS = ("fault ", "effect ", BUGGIFY)
+"""What the names of counts begin with that a summary lists after the others."""
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
@@ -49,6 +53,7 @@ def simulate(
     picture: Path | None = None,
     only: str | None = None,
     observed: bool = True,
+    buggify: str = "",
 ) -> int:
     """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
 
@@ -58,8 +63,9 @@ def simulate(
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
     refuse_unknown_mutants(mutants)
+    named_places(buggify)
     scenario, said = find_scenario(name, swarm=swarm, only=only)
-    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed)
+    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed, buggify=buggify)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
     if keep is not None:
@@ -110,9 +116,11 @@ def simulate_recipe(
     swarm: bool = False,
     keep: Path | None = None,
     observed: bool = True,
+    buggify: str = "",
 ) -> int:
     """Run one recipe, from a file or as a text for the scenario of this name. Return the verdict's status."""
     refuse_unknown_mutants(mutants)
+    named_places(buggify)
     path = Path(text)
     if path.is_file():
         recipe, carried = load_recipe(path)
@@ -130,6 +138,7 @@ def simulate_recipe(
         observed=observed,
         kinds=recipe.kinds,
         continuations=recipe.continuations,
+        buggify=buggify,
     )
     result = simulate_seed(scenario, recipe.seed, options)
     if result.verdict != "valid":
@@ -154,9 +163,10 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
     unobserved = "" if options.observed else " --no-observer"
-    if result.verdict == "invalid" and listable and " --only " not in name:
+    if result.verdict == "invalid" and listable and " --only " not in name and not options.buggify:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
-    words.append(f"  Repeat with: squall simulate {name} {seed_words(result.seed, options)}{flags}{unobserved}")
+    rare = buggify_words(options.buggify)
+    words.append(f"  Repeat with: squall simulate {name} {seed_words(result.seed, options)}{flags}{unobserved}{rare}")
     return "\n".join(words)
 
 
@@ -183,7 +193,7 @@ def summary(results: list[SimResult]) -> str:
     ]
     if broken:
         lines.append("broken     " + ", ".join(f"{name} in {number}" for name, number in broken.most_common()))
-    for group in ("", "fault ", "effect "):
+    for group in ("", *GROUPS):
         for key in sorted(key for key in totals if _group(key) == group):
             lines.append(f"{'':<11}{totals[key]:>12,} {key}")
     if len(results) == 1:
@@ -193,4 +203,4 @@ def summary(results: list[SimResult]) -> str:
 
 
 def _group(key: str) -> str:
-    return next((group for group in ("fault ", "effect ") if key.startswith(group)), "")
+    return next((group for group in GROUPS if key.startswith(group)), "")

@@ -43,6 +43,7 @@ from squall.harness.plugins.check_plugins import CHECK_PLUGINS, CHECKS, known_ch
 from squall.harness.plugins.fault_plugins import FAULT_PLUGINS
 from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
 from squall.harness.plugins.system_plugins import OURS, SYSTEM_PLUGINS, known_system
+from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.core.durations import Duration, Seconds
 from squall.nemesis.core.selector import TopicPartitionPattern, topic_partitions_in
@@ -97,6 +98,12 @@ def _known_mutant(name: str) -> str:
     return name
 
 
+def _known_place(name: str) -> str:
+    if name not in PLACES:
+        raise ValueError(f"is not a place of buggify{suggestion(name, PLACES)}")
+    return name
+
+
 def _topic_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
         raise ValueError("is not a topic name (letters, digits, dot, underscore, hyphen; neither . nor ..)")
@@ -105,6 +112,7 @@ def _topic_name(name: str) -> str:
 
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 Mutant = Annotated[str, AfterValidator(_known_mutant)]
+BuggifyPlace = Annotated[str, AfterValidator(_known_place)]
 
 
 class ClusterOptions(_Part):
@@ -125,6 +133,9 @@ class ClusterOptions(_Part):
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
     )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
+    buggify: tuple[BuggifyPlace, ...] = Field(
+        default=(), description="simulation only: where rare but legal things happen; see `squall buggify`"
+    )
     system: Annotated[str, AfterValidator(known_system)] = Field(
         default=OURS, description="what is deployed: our nodes, or the system of an installed package"
     )

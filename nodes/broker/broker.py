@@ -35,6 +35,7 @@ from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.broker.requests.producer_ids import ProducerIds
 from squall.nodes.broker.requests.topic_partitions_api import TopicPartitionsApi
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
@@ -42,6 +43,8 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 
 Handle = Callable[[int, ServerRequest], None]
+LATE = 50_000
+"""How long metadata is not applied where `buggify` delays it."""
 
 
 class Broker:
@@ -58,6 +61,7 @@ class Broker:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.config = config
         self.image = MetadataImage()
@@ -65,9 +69,13 @@ class Broker:
         self.traffic = Traffic()
         self._progress = TurnChanges()
         self._deadlines = Deadlines()
+        self._buggify = buggify
+        self._apply_at = 0
+        """When metadata is applied again, where `buggify` delays it; else 0."""
         self.replicas = Replicas(
-            config, self.image, self._progress, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants
-        )
+            config, self.image, self._progress,
+            disk=disk, clock=clock, trace=trace, now=now, mutants=mutants, buggify=buggify,
+        )  # fmt: skip
         self.lifecycle = Lifecycle(
             config,
             self.image,
@@ -77,8 +85,9 @@ class Broker:
             notify=self.notices.append,
             applied=lambda: self.applied_offset,
             previous_epoch=self.replicas.previous_epoch,
+            buggify=buggify,
         )
-        self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch)
+        self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch, buggify=buggify)
         self.observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
         self._history: MetadataDelta | None = MetadataDelta()
         self._applied_offset, self._has_strays = -1, False
@@ -94,6 +103,7 @@ class Broker:
             rng=rng,
             selector=RackAwareReplicaSelector(config.rack, self.image) if config.rack_aware_reads else None,
             mutants=mutants,
+            buggify=buggify,
         )
         offsets = OffsetsHandler(self.replicas)
         coordinators = CoordinatorsApi(config, self.image)
@@ -161,6 +171,9 @@ class Broker:
         """Respond to the parked requests that this turn has completed."""
         if self._progress.any:
             self._progress.settle(now)
+        if self._deadlines.any and self._buggify.happens("parked-woken-early"):
+            for parked in self._deadlines.all():
+                parked.look(now)
         self.replicas.settle()
         if self._history is None:
             self.isr_sender.tick(now)  # a follower that has just caught up joins with this turn's requests
@@ -177,8 +190,12 @@ class Broker:
         if self.replicas.is_busy:
             self.replicas.go_on(now)
             self._applied(now)
-        if self.replicas.is_busy or not self.observer.behind:
+        if self.replicas.is_busy or not self.observer.behind or now < self._apply_at:
             return
+        if self._buggify.happens("metadata-applied-late"):
+            self._apply_at = now + LATE
+            return
+        self._apply_at = 0
         for delta in self.observer.advance(self._history):
             if self._history is None and not delta.empty:
                 self.replicas.apply(now, delta)
@@ -226,6 +243,8 @@ class Broker:
         if self.observer.is_loading or self.replicas.is_busy:
             return 0
         nearest = min(self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline())
+        if self._apply_at:
+            nearest = min(nearest, self._apply_at)
         if self._history is None:
             nearest = min(nearest, self.replicas.deadline(), self.isr_sender.deadline())
         return nearest

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from squall.nodes.broker.hosting.config import NEVER, BrokerConfig
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition, TurnChanges
 from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -32,7 +33,13 @@ class IsrSender:
     """Sends the ISR changes of this broker's leaders. The broker drains `requests`."""
 
     def __init__(
-        self, config: BrokerConfig, replicas: Replicas, progress: TurnChanges, *, broker_epoch: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        progress: TurnChanges,
+        *,
+        broker_epoch: Callable[[], int],
+        buggify: Buggify = OFF,
     ) -> None:
         self.requests: list[OutboundRequest] = []
         self.sent_count = 0
@@ -42,6 +49,7 @@ class IsrSender:
         self._replicas = replicas
         self._progress = progress
         self._broker_epoch = broker_epoch
+        self._buggify = buggify
         self._under_way = False
         self._rest_until = 0
 
@@ -49,6 +57,9 @@ class IsrSender:
         """Send the pending changes, unless a request is in flight or the pause after a failure lasts."""
         wanted = self._replicas.isr_wanted
         if self._under_way or not wanted or now < self._rest_until or self._broker_epoch() < 0:
+            return
+        if self._buggify.happens("isr-change-sent-late"):
+            self._rest_until = now + RETRY_PAUSE
             return
         sent: _Sent = {}
         for hosted in wanted:

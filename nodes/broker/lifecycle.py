@@ -32,6 +32,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from squall.nodes.broker.hosting.config import NEVER, NO_EPOCH, BrokerConfig
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.ports import Rng, Trace
 from squall.nodes.protocol.errors import ErrorCode, error_name
@@ -83,6 +84,7 @@ class Lifecycle:
         notify: Callable[[str], None],
         applied: Callable[[], int],
         previous_epoch: int = NO_EPOCH,
+        buggify: Buggify = OFF,
     ) -> None:
         self.state = BrokerState.FENCED
         self.epoch = NO_EPOCH
@@ -92,6 +94,7 @@ class Lifecycle:
         self._config = config
         self._image = image
         self._trace = trace
+        self._buggify = buggify
         self._notify = notify
         self._applied = applied
         self._previous_epoch = previous_epoch
@@ -240,7 +243,11 @@ class Lifecycle:
         if response.error_code == ErrorCode.NONE:
             self._learn_fencing(response.is_fenced)
         ready = self.is_fenced and self.is_ready
-        self._due = impatient if ready or self.is_pending_shutdown else now + self._config.heartbeat_interval
+        self._due = impatient if ready or self.is_pending_shutdown else now + self._pause()
+
+    def _pause(self) -> int:
+        interval = self._config.heartbeat_interval
+        return 2 * interval if self._buggify.happens("heartbeat-late") else interval
 
     def _hear_of_shutdown(self, response: BrokerHeartbeatResponse) -> bool:
         """Whether this response ends the request to stop."""

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
@@ -117,6 +118,7 @@ class QuorumController:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.config = config
         self.mutants = mutants
@@ -125,9 +127,10 @@ class QuorumController:
         """Always empty: a controller sends no requests. Part of the grammar of components."""
         self._raft = raft
         self._trace = trace
+        self._buggify = buggify
         self._changes = PartitionChanges(config.topic_defaults, last_known_leader=config.last_known_leader)
         self._brokers = BrokerControl(config, self._changes, mutants)
-        self._isr = IsrControl(self._brokers, self._changes, mutants)
+        self._isr = IsrControl(self._brokers, self._changes, mutants, buggify)
         self._topics = TopicControl(config, rng)
         self._configs = ConfigControl(config, self._changes)
         self._features = FeatureControl(config.topic_defaults, self._changes, mutants)
@@ -212,7 +215,7 @@ class QuorumController:
     def handle(self, now: int, request: ServerRequest) -> None:
         """Decide now; respond once the decision is committed."""
         self._watch_leadership(now)
-        if self._image is None:
+        if self._image is None or (request.api_key in WRITES and self._buggify.happens("write-refused-once")):
             request.respond(not_controller(request))
             return
         if self._unfinished is not None:

@@ -9,6 +9,7 @@ Mutants, in `IsrControl`: `alter-partition-unfenced` accepts any sender as leade
 
 from __future__ import annotations
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.elections import decide
@@ -32,11 +33,18 @@ from squall.nodes.protocol.schema import Message
 class IsrControl:
     """Judges proposals one by one; accepted ones become change records of one batch."""
 
-    def __init__(self, brokers: BrokerControl, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
+    def __init__(
+        self,
+        brokers: BrokerControl,
+        changes: PartitionChanges,
+        mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
+    ) -> None:
         self._brokers = brokers
         self._changes = changes
         self._reassignments = ReassignmentControl(changes, mutants)
         self._believes_any_epoch = mutants.has("alter-partition-unfenced")
+        self._buggify = buggify
         self._ignores_incarnations = mutants.has("broker-epoch-unchecked")
 
     def alter_partition(self, image: MetadataImage, request: AlterPartitionRequest, version: int) -> Outcome:
@@ -52,6 +60,8 @@ class IsrControl:
             for proposal in asked.partitions:
                 try:
                     _check_once(judged, (bytes(asked.topic_id), proposal.partition_index))
+                    if self._buggify.happens("isr-change-not-attempted"):
+                        raise Refused(ErrorCode.OPERATION_NOT_ATTEMPTED, "not attempted this time")
                     answer, record = self._decide(image, request.broker_id, asked.topic_id, proposal, version)
                 except Refused as refused:
                     answer = PartitionDataResponse(partition_index=proposal.partition_index, error_code=refused.error)

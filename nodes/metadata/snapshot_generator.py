@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.snapshot import snapshot_values
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots, SnapshotWriter
@@ -65,7 +66,9 @@ class SnapshotConfig:
 class SnapshotGenerator:
     """See the module. The host calls `advance` in every turn, after it has replayed the committed records."""
 
-    def __init__(self, config: SnapshotConfig, log: SnapshotLog, source: ImageSource, now: int) -> None:
+    def __init__(
+        self, config: SnapshotConfig, log: SnapshotLog, source: ImageSource, now: int, buggify: Buggify = OFF
+    ) -> None:
         self._config = config
         self._log = log
         self._source = source
@@ -73,6 +76,8 @@ class SnapshotGenerator:
         self.made_at = now
         """When the newest snapshot made here was finished; at first when the node started. For metrics."""
         self._bytes_then = 0
+        self._buggify = buggify
+        self._bytes_considered = 0
         self._writer: SnapshotWriter | None = None
         self._values: Iterator[list[bytes]] = iter(())
 
@@ -92,7 +97,15 @@ class SnapshotGenerator:
         config = self._config
         enough = self._source.replayed_bytes - self._bytes_then >= config.bytes_between
         late = config.interval > 0 and now >= self._begun_at + config.interval
-        return (enough or late) and self._has_news()
+        return (enough or late or self._is_early()) and self._has_news()
+
+    def _is_early(self) -> bool:
+        """Whether `buggify` wants a snapshot now; asked once after each batch."""
+        replayed = self._source.replayed_bytes
+        if replayed == self._bytes_considered:
+            return False
+        self._bytes_considered = replayed
+        return self._buggify.happens("snapshot-early")
 
     def _has_news(self) -> bool:
         latest = self._log.snapshots.latest

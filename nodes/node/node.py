@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.config import NodeConfig
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.metadata.image import MetadataImage
@@ -70,6 +71,7 @@ class Node:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         """Read and recover the files on the disk, which may take long. Raises NodeError."""
@@ -82,10 +84,10 @@ class Node:
             directory_id = directory_identity(config, disk, rng)
             self.raft = RaftReplica(
                 raft_config(config, directory_id),
-                disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants,
+                disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
             )  # fmt: skip
-            self.controller = self._make_controller(rng, trace, control_now, mutants)
-            self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants)
+            self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
+            self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
         self.control, self.data = (
@@ -113,7 +115,7 @@ class Node:
         self._clock = TurnClock(stopwatch)
         self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        self.snapshot_generator = self._make_snapshot_generator(now)
+        self.snapshot_generator = self._make_snapshot_generator(now, buggify)
         if self.broker is not None:
             self.broker.fetching.room = lambda: self.data.budget.room
         self._control_handlers = self._control_table()
@@ -123,30 +125,42 @@ class Node:
         self._bad_frames = NoticeLimit()
         self._closed = False
 
-    def _make_controller(self, rng: Rng, trace: Trace, now: int, mutants: Mutants) -> QuorumController | None:
+    def _make_controller(
+        self, rng: Rng, trace: Trace, now: int, mutants: Mutants, buggify: Buggify
+    ) -> QuorumController | None:
         if not self.config.is_controller:
             return None
         return QuorumController(
-            controller_config(self.config), self.raft, rng=rng, trace=trace, now=now, mutants=mutants
-        )
+            controller_config(self.config), self.raft,
+            rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
+        )  # fmt: skip
 
     def _make_broker(
-        self, directory_id: bytes, disk: Disk, clock: WallClock, rng: Rng, trace: Trace, now: int, mutants: Mutants
+        self,
+        directory_id: bytes,
+        disk: Disk,
+        clock: WallClock,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        mutants: Mutants,
+        buggify: Buggify,
     ) -> Broker | None:
         if not self.config.is_broker:
             return None
         return Broker(
             broker_config(self.config, directory_id),
             self.raft,
-            disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants,
+            disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
         )  # fmt: skip
 
-    def _make_snapshot_generator(self, now: int) -> SnapshotGenerator:
+    def _make_snapshot_generator(self, now: int, buggify: Buggify) -> SnapshotGenerator:
         """One generator for the node, for the part that replays the log (SN-01)."""
+        config = snapshot_config(self.config)
         if self.controller is not None:
-            return SnapshotGenerator(snapshot_config(self.config), self.raft, self.controller, now)
+            return SnapshotGenerator(config, self.raft, self.controller, now, buggify)
         assert self.broker is not None, "a node has at least one role"
-        return SnapshotGenerator(snapshot_config(self.config), self.raft, self.broker.observer, now)
+        return SnapshotGenerator(config, self.raft, self.broker.observer, now, buggify)
 
     def _control_table(self) -> dict[int, Handle]:
         table: dict[int, Handle] = {

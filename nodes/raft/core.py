@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
@@ -68,9 +69,11 @@ class Core:
         clock: WallClock,
         trace: Trace,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.config = config
         self.mutants = mutants
+        self.buggify = buggify
         self.quorum = quorum
         self.log = log
         self.clock = clock
@@ -279,7 +282,8 @@ class Core:
     def heard_from_leader(self, now: int, role: Follower) -> None:
         """Extend this follower's fetch timeout: its leader has responded (QC-18)."""
         if not role.abandoned:
-            role.give_up_at = now + self.config.fetch_timeout
+            patience = self.config.fetch_timeout
+            role.give_up_at = now + (patience // 8 if self.buggify.happens("early-fetch-timeout") else patience)
             role.heard = True
 
     def heard_from_fetcher(self, now: int, replica_id: int) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.compiler import encode_bytes
@@ -82,7 +83,14 @@ class MetadataLog:
     """One replica's copy of the metadata log."""
 
     def __init__(
-        self, config: RaftConfig, *, disk: Disk, now_ms: int, trace: Trace, mutants: Mutants = HEALTHY
+        self,
+        config: RaftConfig,
+        *,
+        disk: Disk,
+        now_ms: int,
+        trace: Trace,
+        mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self._node = config.node_id
         self._config = config
@@ -103,6 +111,7 @@ class MetadataLog:
             trace=trace,
             recovery_point=0 if latest is None else latest.end_offset,
             start_offset=known_epochs[0][1] if known_epochs else 0,
+            buggify=buggify,
         )
         self._agree_with_snapshots()
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
@@ -57,16 +58,18 @@ class RaftReplica:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.config = config
         self.mutants = mutants
         self._takes_all_for_committed = mutants.has("uncommitted-metadata-applied") and not config.votes
         # The log first: its recovery makes the name of the quorum-state file durable before the state is relied on.
-        log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants)
-        quorum = Quorum(config, QuorumStateStore(disk, config.directory, mutants), rng=rng, trace=trace)
+        log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants, buggify=buggify)
+        store = QuorumStateStore(disk, config.directory, mutants)
+        quorum = Quorum(config, store, rng=rng, trace=trace, buggify=buggify)
         load_voters(quorum.voters, log)
         quorum.start(now, log.last_epoch)
-        self._core = Core(config, quorum, log, clock=clock, trace=trace, mutants=mutants)
+        self._core = Core(config, quorum, log, clock=clock, trace=trace, mutants=mutants, buggify=buggify)
         self._elections = Elections(self._core)
         self._service = FetchService(self._core)
         self._snapshot_service = SnapshotService(self._core)

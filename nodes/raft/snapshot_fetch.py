@@ -30,6 +30,9 @@ from squall.nodes.raft.snapshot_messages import (
 from squall.nodes.raft.snapshots import PositionOutOfRange, SnapshotId, SnapshotNotFound, SnapshotReceiver
 from squall.nodes.storage.errors import CorruptFile
 
+TINY_PIECE = 64
+"""Bytes of a piece where `buggify` makes it tiny."""
+
 
 class SnapshotService:
     """The leader's side."""
@@ -54,6 +57,8 @@ class SnapshotService:
             return SnapshotResponse(error, core.hint(), snapshot_request.snapshot_id)
         core.heard_from_fetcher(now, snapshot_request.replica_id)
         most = min(snapshot_request.max_bytes, core.config.snapshot_fetch_max_bytes)
+        if core.buggify.happens("snapshot-piece-tiny"):
+            most = min(most, TINY_PIECE)
         try:
             size, content = core.log.snapshots.read(snapshot_request.snapshot_id, snapshot_request.position, most)
         except SnapshotNotFound:

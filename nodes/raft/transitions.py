@@ -27,6 +27,7 @@ lost, and would otherwise write different records at the same offset and epoch (
 
 from __future__ import annotations
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.ports import Rng, Trace
 from squall.nodes.raft.config import NEVER, RaftConfig
 from squall.nodes.raft.errors import InvariantViolation
@@ -51,11 +52,14 @@ BACKOFF_BASE = 100_000
 class Quorum:
     """The current role of this replica, and the only place where it changes."""
 
-    def __init__(self, config: RaftConfig, store: QuorumStateStore, *, rng: Rng, trace: Trace) -> None:
+    def __init__(
+        self, config: RaftConfig, store: QuorumStateStore, *, rng: Rng, trace: Trace, buggify: Buggify = OFF
+    ) -> None:
         self._config = config
         self._store = store
         self._rng = rng
         self._trace = trace
+        self._buggify = buggify
         self.local = ReplicaKey(config.node_id, config.directory_id)
         self.voters = VoterHistory(config.voters)
         self.role: Role = Unattached(epoch=0, voted=None, election_at=NEVER)
@@ -255,8 +259,11 @@ class Quorum:
 
     def _election_at(self, now: int) -> int:
         """A random time between one and two election timeouts away; never for an observer."""
+        if not self.votes:
+            return NEVER
         timeout = self._config.election_timeout
-        return now + self._rng.randrange(timeout, 2 * timeout) if self.votes else NEVER
+        wait = self._rng.randrange(timeout, 2 * timeout)
+        return now + (wait // 8 if self._buggify.happens("early-election-timer") else wait)
 
     def _kept_election_at(self, now: int) -> int:
         """The election time as it was before the new epoch.

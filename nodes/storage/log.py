@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.errors import ProtocolError
@@ -144,6 +145,7 @@ class Log:
         trace: Trace,
         mutants: Mutants,
         keeper: Keeper | None,
+        buggify: Buggify,
     ) -> None:
         """Use `Log.open`."""
         self.directory = directory
@@ -155,8 +157,9 @@ class Log:
         self._disk = disk
         self._trace = trace
         self._mutants = mutants
+        self._buggify = buggify
         self._keeper = keeper or _Nobody()
-        self._segments = Segments(disk, directory, config.index_interval_bytes, start_offset)
+        self._segments = Segments(disk, directory, config.index_interval_bytes, start_offset, buggify)
         self._duplicates_get_log_end = mutants.has("dedup-wrong-offset")
         self._followers_know_producers = not mutants.has("dedup-lost-on-failover")
         self._truncation_rebuilds_producers = not mutants.has("producer-state-survives-truncation")
@@ -178,6 +181,7 @@ class Log:
         start_offset: int = 0,
         mutants: Mutants = HEALTHY,
         keeper: Keeper | None = None,
+        buggify: Buggify = OFF,
     ) -> Log:
         """Open the log in a directory, creating it if it does not exist. It begins at `start_offset` or later.
 
@@ -188,7 +192,7 @@ class Log:
             with on_disk(directory, "create the directory"):
                 disk.make_directory(directory)
                 disk.sync_directory(directory.rpartition("/")[0])
-        log = cls(disk, directory, config, start_offset, trace=trace, mutants=mutants, keeper=keeper)
+        log = cls(disk, directory, config, start_offset, trace=trace, mutants=mutants, keeper=keeper, buggify=buggify)
         log._segments.remove_below(start_offset)
         if clean_shutdown:
             log._load()
@@ -376,6 +380,7 @@ class Log:
             segment.size + more > config.segment_bytes
             or header.base_offset + header.last_offset_delta - segment.base_offset > _RELATIVE_OFFSET_MAX
             or header.max_timestamp > segment.first_timestamp + config.segment_ms
+            or self._buggify.happens("segment-rolled-early")
         )
 
     def _write(
@@ -415,6 +420,8 @@ class Log:
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that a leader epoch begins at an offset, before anything is appended in it (rule 9)."""
         if self.epochs.assign(epoch, start_offset):
+            if self._buggify.happens("epoch-saved-early"):
+                self.epochs.save()
             self._trace.event("epoch", log=self.directory, epoch=epoch, start=start_offset)
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -595,7 +602,8 @@ class Log:
         A log that never held anything gets no snapshot, since it would spare no reading: a broker may have thousands of
         such logs, and each snapshot takes two waits for the disk.
         """
-        if self._segments.size or len(self.producers) or self.producers.snapshots():
+        holds = self._segments.size or len(self.producers) or self.producers.snapshots()
+        if holds and not self._buggify.happens("producer-snapshot-skipped"):
             self.producers.take_snapshot(self.end_offset)
             self.producers.prune([segment.base_offset for segment in self._segments])
         self.epochs.settle(self.end_offset)

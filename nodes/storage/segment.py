@@ -21,6 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.ports import Disk, File
 from squall.nodes.storage.checkpoints import join, read_whole, remove_if_there
 from squall.nodes.storage.errors import DiskFailure, on_disk
@@ -71,11 +72,21 @@ class Segment:
     OSErrors are raised as DiskFailure, which names the file.
     """
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval: int, *, create: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        index_interval: int,
+        *,
+        create: bool,
+        buggify: Buggify = OFF,
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._path = join(directory, log_name(base_offset))
         self._index_interval = index_interval
+        self._buggify = buggify
         self._sparse_offsets = array("q")
         self._sparse_positions = array("q")
         self._indexed_to = 0
@@ -118,7 +129,7 @@ class Segment:
         self._dense_positions.append(position)
         if self._max_timestamp is not None and max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
-        if position >= self._indexed_to:
+        if position >= self._indexed_to and not self._buggify.happens("index-entry-omitted"):
             self._add_sparse(last_offset, position, size)
             if self._max_timestamp is not None:
                 self._times.add(self._max_timestamp, self._offset_of_max)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.ports import Disk
 from squall.nodes.storage.errors import on_disk
 from squall.nodes.storage.segment import Segment
@@ -20,12 +21,15 @@ class Segments:
 
     active: Segment
 
-    def __init__(self, disk: Disk, directory: str, index_interval: int, start_offset: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, index_interval: int, start_offset: int, buggify: Buggify = OFF
+    ) -> None:
         """Open the existing segments, or create one at `start_offset` if there is none. Nothing is read yet."""
         self.names_dirty = False
         self._disk = disk
         self._directory = directory
         self._index_interval = index_interval
+        self._buggify = buggify
         self._all: list[Segment] = []
         for name in disk.list(directory):
             if name.endswith(".log") and name[:-4].isdigit():
@@ -35,7 +39,9 @@ class Segments:
 
     def _add(self, base_offset: int, *, create: bool) -> None:
         self.names_dirty = self.names_dirty or create
-        self.active = Segment(self._disk, self._directory, base_offset, self._index_interval, create=create)
+        self.active = Segment(
+            self._disk, self._directory, base_offset, self._index_interval, create=create, buggify=self._buggify
+        )
         self._all.append(self.active)
 
     # -- looking --------------------------------------------------------------------------------------------------

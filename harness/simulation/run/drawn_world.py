@@ -23,9 +23,12 @@ from random import Random
 from typing import Final
 
 from squall.harness.scenario.suite import ClusterOptions, Scenario, TopicOptions
+from squall.harness.simulation.world.buggify import draw_places
 from squall.workloads.log import LogOptions
 
 WORLDS: Final = "worlds"
+BUGGIFIED: Final = 0.5
+"""The share of worlds in which rare but legal things happen (world/buggify.py)."""
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 UNCLEAN: Final = "unclean.leader.election.enable"
 SELECTOR: Final = "replica.selector.class"
@@ -92,7 +95,8 @@ def world_lines(scenario: Scenario) -> tuple[str, ...]:
         for name, one in cluster.topics.items()
     ]
     settings = ", ".join(f"{key} {value}" for key, value in cluster.config.items())
-    return (nodes, *topics, settings, ", ".join(f"{key} {value}" for key, value in load.items()))
+    rare = (f"buggify {', '.join(cluster.buggify)}",) if cluster.buggify else ()
+    return (nodes, *topics, settings, ", ".join(f"{key} {value}" for key, value in load.items()), *rare)
 
 
 # -- the cluster -----------------------------------------------------------------------------------------------
@@ -112,6 +116,7 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "dynamic_voters": dynamic,
             "topics": _topics(Random(f"{seed}/world/topics"), brokers),
             "config": {**_settings(Random(f"{seed}/world/settings"), brokers), **given.config},
+            "buggify": draw_places(seed) if Random(f"{seed}/world/buggify").random() < BUGGIFIED else (),
         }
     )
 

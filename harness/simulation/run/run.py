@@ -37,6 +37,7 @@ from squall.harness.simulation.observer.failure_context import (
 from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
 from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
+from squall.harness.simulation.run.buggified import buggified, buggify_words
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
@@ -78,6 +79,8 @@ DRAIN_SECONDS = 15.0
 MIN_ACKNOWLEDGED = 100
 REQUIRED = "REQUIRED"
 """The name of the breach if a required availability of the scenario does not hold."""
+BUGGIFY = "buggify "
+"""Before the name of a place in the counts of a run. Active places that never happened count 0."""
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
 RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
@@ -101,6 +104,8 @@ class SimOptions:
     """The kinds of fault that a swarm draws from; by default the seed chooses."""
     continuations: tuple[Continuation, ...] = ()
     """Where the run goes on with other seeds, in order of time; see `recipe.py`."""
+    buggify: str = ""
+    """What rare but legal things may happen; see `buggified.py`. Empty: what the scenario says."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Simulation:
     def __init__(
         self, scenario: Scenario, seed: int, options: SimOptions, directory: Path, witness: Witness | None = None
     ) -> None:
-        scenario = draw_world(scenario, seed)
+        scenario = buggified(draw_world(scenario, seed), seed, options.buggify)
         cluster = scenario.cluster
         self.scenario = scenario
         self.seed = seed
@@ -162,6 +167,7 @@ class Simulation:
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
             racks=_racks(scenario),
+            buggify=cluster.buggify,
         )
         self.observer = (Observer if options.observed else UnjudgedObserver)(
             acks_all=scenario.workload.acks == "all",
@@ -315,7 +321,8 @@ class Simulation:
         said = self.options.said or self.scenario.scenario
         words = f"squall simulate {said} {seed_words(self.seed, self.options)}"
         words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
-        return words + (" --swarm" if self.options.swarm else "") + ("" if self.options.observed else " --no-observer")
+        words += " --swarm" if self.options.swarm else ""
+        return words + ("" if self.options.observed else " --no-observer") + buggify_words(self.options.buggify)
 
     async def _run(self) -> None:
         scenario, world = self.scenario, self.world
@@ -329,6 +336,7 @@ class Simulation:
         await create_topics(admin, topics, READY_SECONDS)
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, READY_SECONDS)
         await self._load()
+        world.buggify.quiet = True
         await heal_all(world.hosts)
         for process in world.processes.values():
             process.start()
@@ -502,6 +510,7 @@ class Simulation:
             "faults postponed": self.postponed,
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
             **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
+            **{f"{BUGGIFY}{name}": number for name, number in self.world.buggify.counts.items()},
         }
 
 

@@ -289,6 +289,8 @@ class Shrinker:
                 pass
         config = list(self.best.scenario.cluster.config.items())
         ddmin(config, self._failing(lambda left: simplify.with_cluster(self.best.scenario, config=dict(left))))
+        places = list(self.best.scenario.cluster.buggify)
+        ddmin(places, self._failing(lambda left: simplify.with_cluster(self.best.scenario, buggify=tuple(left))))
 
     def _simpler_times(self) -> None:
         self._take([simplify.ending(self.best.scenario, self.best.trial.ended_s)])

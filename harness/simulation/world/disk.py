@@ -28,6 +28,8 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from squall.harness.simulation.world.buggify import SeededBuggify
+
 CallKind = Literal["read", "write", "truncate", "fsync", "create", "rename", "remove", "fsync-directory"]
 LossMode = Literal["all", "torn", "none"]
 
@@ -159,6 +161,8 @@ class SimFile:
             raise
         for chunk in chunks:
             self._content.data += chunk
+        if self._disk.writes_back():
+            self._content.sync()
 
     def truncate(self, size: int) -> None:
         self._disk.charge("truncate", 0, self._content)
@@ -187,6 +191,7 @@ class SimDisk:
         self.syncs = 0
         self.errors = 0
         self.bytes_lost = 0
+        self.buggify: SeededBuggify | None = None
         self._rng = rng
         self._cost = 0
         self._slowness = 0
@@ -228,7 +233,13 @@ class SimDisk:
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)
         if self._rng.random() < self.speed.stall_probability:
             self._cost += self.speed.stall
+        if self.buggify is not None and self.buggify.happens("fsync-slow"):
+            self._cost += self.buggify.amount("fsync-slow", 5_000, 80_000)
         return honest
+
+    def writes_back(self) -> bool:
+        """Whether the host makes the file durable that was just appended to, on its own."""
+        return self.buggify is not None and self.buggify.happens("written-back")
 
     def _count_down(self, kind: CallKind) -> None:
         if kind == "read" or self.crash_after is None or self.crash_kind not in (None, kind):

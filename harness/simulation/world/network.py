@@ -29,6 +29,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
+from squall.harness.simulation.world.buggify import SeededBuggify
 from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.links import (
     NetworkSpeed,
@@ -42,6 +43,9 @@ from squall.harness.simulation.world.links import (
 )
 
 MILLISECOND = 1_000
+IDLE = 50 * MILLISECOND
+"""How long a connection is idle before `buggify` may reset it."""
+LONGEST_TRICKLE = 100 * MILLISECOND
 
 
 class Endpoint(Protocol):
@@ -91,6 +95,7 @@ class SimNetwork:
         self.frames_delivered = 0
         self.resets = 0
         self.frames_lost = 0
+        self.buggify: SeededBuggify | None = None
         self._kernel = kernel
         self._rng = rng
         self._listeners: dict[tuple[str, int], Acceptor] = {}
@@ -145,6 +150,8 @@ class SimNetwork:
                 self._kernel.at(min(deadline, self._kernel.now + 200 * MILLISECOND), self._handshake, near, deadline)
             return
         acceptor = self._listeners.get((near.peer_address, near.port))
+        if self.buggify is not None and acceptor is not None and self.buggify.happens("connection-refused"):
+            acceptor = None
         if acceptor is None:
             self._kernel.after(self._latency(near.peer_address, near.address), self._drop, near)
             return
@@ -167,14 +174,23 @@ class SimNetwork:
         far = end.peer
         if not end.open or far is None or not far.open or far.doomed:
             return
+        if self.buggify is not None and self._resets_as_idle(end, far, self.buggify):
+            self.reset(end)
+            return
         if self._rules and not end.is_server:
             self._remember(end, frame)
         self._put(far, frame, len(frame))
+
+    def _resets_as_idle(self, end: ConnectionEnd, far: ConnectionEnd, buggify: SeededBuggify) -> bool:
+        idle = self._kernel.now - max(end.last_arrival, far.last_arrival) >= IDLE
+        return idle and buggify.happens("idle-connection-reset")
 
     def _put(self, far: ConnectionEnd, frame: bytes | None, size: int) -> None:
         """Queue a frame behind those that are already under way."""
         now = self._kernel.now
         arrival = now + self._latency(far.peer_address, far.address, size) + size // self.speed.bytes_per_microsecond
+        if self.buggify is not None and self.buggify.happens("frame-trickles"):
+            arrival += min(LONGEST_TRICKLE, size * self.buggify.amount("frame-trickles", 5, 50))
         far.last_arrival = arrival = max(far.last_arrival + 1, arrival)
         far.arrivals.append((arrival, frame))
         if self._blocks and self.blocked(far.peer_address, far.address):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
+from squall.harness.simulation.world.buggify import SeededBuggify
 from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMode, SimDisk
 from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
@@ -97,6 +98,7 @@ class SimProcess:
         streams: Streams,
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
+        buggify: SeededBuggify | None = None,
     ) -> None:
         """`on_loss` is called with the process's name when its disk has lost what was not durable."""
         self.name = name
@@ -121,6 +123,7 @@ class SimProcess:
         self._streams = streams
         self._on_iteration = on_iteration
         self._on_loss = on_loss
+        self._buggify = buggify
         self._stopped_cleanly = True
         self._stopping: list[Callable[[], None]] = []
         self._shutdown_begun = False
@@ -376,7 +379,8 @@ class SimProcess:
             return
         finally:
             self.disk.in_use = False
-        self._spend(self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs))
+        cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
+        self._spend(cost + self._waits_for_processor())
         if node.outbox:
             self._release_when_done(self.incarnation, list(node.outbox))
             node.outbox.clear()
@@ -391,6 +395,12 @@ class SimProcess:
         self._deadline = node.deadline()
         if self._deadline < NEVER:
             self._wake_up(self._deadline)
+
+    def _waits_for_processor(self) -> int:
+        """Return the microseconds for which the host runs other processes before this one goes on."""
+        if self._buggify is None or not self._buggify.happens("turn-late"):
+            return 0
+        return self._buggify.amount("turn-late", 1_000, 30_000)
 
     def _spend(self, cost: int) -> None:
         """Be busy for `cost` microseconds, and for what a slow disk adds."""

@@ -15,12 +15,14 @@ from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROK
 from squall.harness.hosts.voters import initial_voters, quorum_properties
 from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.simulation.world.agent import SimHost
+from squall.harness.simulation.world.buggify import SeededBuggify, WorldBuggify
 from squall.harness.simulation.world.connector import SimConnector
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.network import SimNetwork
 from squall.harness.simulation.world.process import SimProcess, SimWallClock
 from squall.harness.simulation.world.streams import Streams
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -46,6 +48,8 @@ class ClusterShape:
     """The first brokers are also the controllers, one process each, like a host in both groups of an inventory."""
     racks: tuple[str, ...] = ()
     """The racks in which the brokers stand, in turn; without any, brokers have no rack."""
+    buggify: tuple[str, ...] = ()
+    """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,8 @@ class SimWorld:
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.streams = Streams(seed)
         self.network = network(self.kernel, self.streams.stream("network"))
+        self.buggify = WorldBuggify(seed, shape.buggify, self.streams)
+        self.network.buggify = self._rarities("network", trace or NullTrace()) if shape.buggify else None
         self.places = places_of(shape)
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
@@ -160,6 +166,8 @@ class SimWorld:
         for place in self.places:
             config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
             disk = SimDisk(self.streams.stream(f"{place.name}/disk"))
+            node_trace = traced(place.name, trace or NullTrace())
+            rarities = self._rarities(place.node_id, node_trace) if shape.buggify else None
             if shape.dynamic_voters and place.is_controller:
                 format_directory(config, initial, disk=disk, rng=self.streams.stream(f"{place.name}/format"), now_ms=0)
             process = SimProcess(
@@ -169,17 +177,23 @@ class SimWorld:
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
-                factory=node_factory(config, shape.mutants),
-                trace=traced(place.name, trace or NullTrace()),
+                factory=node_factory(config, shape.mutants, rarities or OFF),
+                trace=node_trace,
                 streams=self.streams,
                 on_iteration=on_iteration,
                 on_loss=on_loss,
+                buggify=rarities,
             )
+            disk.buggify = rarities
             self.processes[place.name] = process
             self.sim_hosts[place.name] = SimHost(process, kernel=self.kernel, network=self.network, addresses=addresses)
         for host in self.sim_hosts.values():
             host.meet(self.sim_hosts)
         self.cluster = SimClusterView(self.places, self.processes, topics)
+
+    def _rarities(self, user: int | str, trace: Trace) -> SeededBuggify:
+        """Return the decisions for a node, or the network; each happening is traced."""
+        return self.buggify.of(str(user), lambda name: trace.event("buggify", node=user, place=name))
 
     @property
     def hosts(self) -> Mapping[str, SimHost]:
@@ -219,11 +233,11 @@ class SimWorld:
         return {place.name: place.port for place in self.places}
 
 
-def node_factory(config: NodeConfig, mutants: Mutants) -> Callable[..., Node]:
+def node_factory(config: NodeConfig, mutants: Mutants, buggify: Buggify = OFF) -> Callable[..., Node]:
     """Return a factory for incarnations of one node."""
 
     def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
-        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants)
+        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify)
 
     return make
 

@@ -179,6 +179,14 @@ class Deadlines:
             if not step:
                 del self._steps[parked.step]
 
+    @property
+    def any(self) -> bool:
+        return bool(self._steps)
+
+    def all(self) -> list[Parked]:
+        """Return every parked request, in order of its deadline's step."""
+        return [parked for step in sorted(self._steps) for parked in self._steps[step]]
+
     def due(self, now: int) -> list[Parked]:
         """Remove and return all that are due, oldest first."""
         if self._nearest > now:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from squall.nodes.broker.hosting.clean_shutdown import clean_epoch, clean_marker
 from squall.nodes.broker.hosting.config import NEVER, BrokerConfig
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import Topic
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace, WallClock
@@ -74,12 +75,14 @@ class LogManager:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self._config = config
         self._disk = disk
         self._clock = clock
         self._trace = trace
         self._mutants = mutants
+        self._buggify = buggify
         marker = checkpoints.take_clean_shutdown(disk, ROOT)
         self.previous_epoch = clean_epoch(marker)
         self._recovery_points = OffsetCheckpoint(disk, checkpoints.RECOVERY_POINTS)
@@ -130,6 +133,7 @@ class LogManager:
             start_offset=self._starts.of(name),
             mutants=self._mutants,
             keeper=_Kept(self, name),
+            buggify=self._buggify,
         )
         # A power loss may have left less than was promised; what is appended in its place has no promise yet.
         self.take_back(name, log.end_offset)
@@ -229,8 +233,9 @@ class LogManager:
             self._flush_by_time(now)
         if self._checkpoint_due <= now:
             self._checkpoint_due = now + self._config.recovery_checkpoint_interval
-            self._flush_sealed()
-            self._checkpoint_recovery_points()
+            if not self._buggify.happens("recovery-points-not-written"):
+                self._flush_sealed()
+                self._checkpoint_recovery_points()
 
     def _flush_by_time(self, now: int) -> None:
         for name, due in self._flushed_by_time.items():

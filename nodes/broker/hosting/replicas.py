@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from squall.nodes.broker.hosting.config import BrokerConfig
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition, TurnChanges
 from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, Topic
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace, WallClock
@@ -78,6 +79,7 @@ class Replicas:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.isr_wanted: dict[HostedPartition, None] = {}
         self._config = config
@@ -86,6 +88,7 @@ class Replicas:
         self._clock = clock
         self._trace = trace
         self._mutants = mutants
+        self._buggify = buggify
         self._view = ImageView(image)
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
@@ -95,7 +98,7 @@ class Replicas:
         self._settings: dict[bytes, _Settings] = {}
         """Of the topics in the current delta; the image does not advance until the delta is done."""
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants)
+        self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants, buggify=buggify)
         self.previous_epoch = self._logs.previous_epoch
         self._checkpoint_due = now + config.checkpoint_interval
         self._shrink_due = now + config.replication.lag_time_max // 2
@@ -319,11 +322,13 @@ class Replicas:
             if fetcher.advanced:
                 self._followed_on(fetcher)
         if self._shrink_due <= now:
-            self._shrink_due = now + self._config.replication.lag_time_max // 2
+            interval = self._config.replication.lag_time_max // 2
+            self._shrink_due = now + (interval // 8 if self._buggify.happens("lag-check-early") else interval)
             self._shrink(now)
         if self._checkpoint_due <= now:
             self._checkpoint_due = now + self._config.checkpoint_interval
-            self._checkpoint()
+            if not self._buggify.happens("high-watermarks-not-written"):
+                self._checkpoint()
         if self._retention_due <= now:
             self._retention_due = now + self._config.retention_check_interval
             self._retain()

@@ -27,6 +27,7 @@ from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSe
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
 from squall.nodes.broker.requests.fetch_sessions import INT_MAX, FetchContext, FetchSessions, Watch
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
@@ -71,6 +72,7 @@ class Fetch(Parked):
 
     __slots__ = (
         "_body",
+        "_buggify",
         "_context",
         "_deadlines",
         "_from_any",
@@ -92,6 +94,7 @@ class Fetch(Parked):
         selector: RackAwareReplicaSelector | None,
         traffic: Traffic,
         room: Callable[[], int],
+        buggify: Buggify,
     ) -> None:
         super().__init__()
         body = request.body
@@ -102,6 +105,7 @@ class Fetch(Parked):
         self._deadlines = deadlines
         self._limit = min(max(body.max_bytes, 0), limit)
         self._room = room
+        self._buggify = buggify
         self._whole = body.session_epoch <= 0
         self._rack = "" if context.is_follower else body.rack_id
         self._selector = selector if self._rack else None
@@ -132,6 +136,8 @@ class Fetch(Parked):
                 if watch.hosted is not None and not watch.hosted.removed:
                     found[watch] = self._note_arrival(now, watch, watch.hosted, progress, replicas)
         urgent = self._body.max_wait_ms <= 0 or self._body.min_bytes <= 0 or not self._context.watches
+        if self._buggify.happens("fetch-empty"):
+            return self._answer(now, found, urgent=True, room=0)
         return self._answer(now, found, urgent=urgent)
 
     def _note_arrival(
@@ -155,10 +161,13 @@ class Fetch(Parked):
             self._answer(now, {}, urgent=True)
         self._leave()
 
-    def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool) -> bool:
-        """Respond if there is enough, something that must not wait, or `urgent`; reuse the bounds in `known`."""
+    def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool, room: int | None = None) -> bool:
+        """Respond if there is enough, something that must not wait, or `urgent`; reuse the bounds in `known`.
+
+        `room` is how many bytes of records there may be; by default as many as there is memory for.
+        """
         size = failed = 0
-        room = self._room()
+        room = self._room() if room is None else room
         limit = min(self._limit, room)
         findings: list[tuple[Watch, _Finding]] = []
         for watch in self._context.news:
@@ -248,8 +257,13 @@ class Fetch(Parked):
         available = diverging is None and bounds.upper > bounds.offset
         if available and (limit > 0 or first):
             wanted = min(max(watch.wanted.partition_max_bytes, 0), max(limit, 0))
+            upper = bounds.upper
+            if self._buggify.happens("fetch-one-batch"):
+                wanted = min(wanted, 1)
+            if self._buggify.happens("fetch-part"):
+                upper = bounds.offset + (upper - bounds.offset + 1) // 2
             try:
-                records = hosted.replica.read(bounds.offset, wanted, bounds.upper, at_least_one=first)
+                records = hosted.replica.read(bounds.offset, wanted, upper, at_least_one=first)
             except LogError as refusal:
                 return _failure(_refused(number, ErrorCode[refusal.kind]))
         keep = available or diverging is not None or self._must_weigh_again(watch)
@@ -335,12 +349,14 @@ class FetchHandler:
         rng: Rng,
         selector: RackAwareReplicaSelector | None = None,
         mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
     ) -> None:
         self.sessions = FetchSessions(
-            config.fetch_session_slots, config.fetch_session_topic_partitions, replicas, rng, mutants
+            config.fetch_session_slots, config.fetch_session_topic_partitions, replicas, rng, mutants, buggify
         )
         self.room: Callable[[], int] = lambda: INT_MAX
         """Bytes of memory that responses may take now; if there are none, responses carry no records."""
+        self._buggify = buggify
         self._selector = selector
         self._limit = config.fetch_max_bytes
         self._replicas = replicas
@@ -355,7 +371,9 @@ class FetchHandler:
         if isinstance(context, ErrorCode):
             request.respond(FetchResponse(error_code=int(context)))
             return
-        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector, self._traffic, self.room)
+        fetch = Fetch(
+            request, context, self._deadlines, self._limit, self._selector, self._traffic, self.room, self._buggify
+        )
         if fetch.arrive(now, self._progress, self._replicas):
             return
         fetch.park(now + min(body.max_wait_ms, WAIT_MAX_MS) * 1000)

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition, Parked, Watcher
 from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
@@ -176,7 +177,15 @@ class FetchContext:
 class FetchSessions:
     """All sessions of a broker, the least recently used first."""
 
-    def __init__(self, slots: int, watched_max: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
+    def __init__(
+        self,
+        slots: int,
+        watched_max: int,
+        replicas: Replicas,
+        rng: Rng,
+        mutants: Mutants = HEALTHY,
+        buggify: Buggify = OFF,
+    ) -> None:
         self.evicted = 0
         self.watched = 0
         """How many topic-partitions all sessions name; one that several sessions name counts several times."""
@@ -185,6 +194,7 @@ class FetchSessions:
         self._slots = slots
         self._replicas = replicas
         self._rng = rng
+        self._buggify = buggify
         self._sessions: dict[int, FetchContext] = {}
 
     def __len__(self) -> int:
@@ -249,6 +259,8 @@ class FetchSessions:
         return True
 
     def _continued(self, now: int, request: ServerRequest, body: FetchRequest) -> FetchContext | ErrorCode:
+        if body.session_id in self._sessions and self._buggify.happens("fetch-session-dropped"):
+            self._end(now, body.session_id)
         session = self._sessions.get(body.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND

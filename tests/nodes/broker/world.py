@@ -9,6 +9,7 @@ from typing import TypeVar
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
@@ -85,9 +86,10 @@ def topic_id(name: str) -> bytes:
 class World:
     """A broker (id 1) and everything around it. Brokers 2 and 3 are registered and unfenced."""
 
-    def __init__(self, mutants: Mutants = HEALTHY, disk: SimDisk | None = None) -> None:
+    def __init__(self, mutants: Mutants = HEALTHY, disk: SimDisk | None = None, *, buggify: Buggify = OFF) -> None:
         self.now = 1000 * SECOND
         self.mutants = mutants
+        self.buggify = buggify
         self.log = MetadataLog()
         self.disk = disk or SimDisk(Random(1))
         self.outgoing: list[OutboundRequest] = []
@@ -104,7 +106,8 @@ class World:
     def _make(self) -> Broker:
         return Broker(
             self.config, self.log,
-            disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now, mutants=self.mutants,
+            disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now,
+            mutants=self.mutants, buggify=self.buggify,
         )  # fmt: skip
 
     def restart(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -55,9 +56,10 @@ class Clock:
 class Controller:
     """`ask` sends a request and settles; `begin` sends it and leaves it waiting for its commit."""
 
-    def __init__(self, mutants: Mutants = HEALTHY, **settings: Any) -> None:
+    def __init__(self, mutants: Mutants = HEALTHY, *, buggify: Buggify = OFF, **settings: Any) -> None:
         self.now = 0
         self.mutants = mutants
+        self.buggify = buggify
         self.config = ControllerConfig(node_id=1, cluster_id="cluster", **settings)
         self.disk = SimDisk(Random(0))
         self.start()
@@ -69,8 +71,9 @@ class Controller:
             raft_config, disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now
         )
         self.controller = QuorumController(
-            self.config, self.raft, rng=Random(2), trace=NullTrace(), now=self.now, mutants=self.mutants
-        )
+            self.config, self.raft,
+            rng=Random(2), trace=NullTrace(), now=self.now, mutants=self.mutants, buggify=self.buggify,
+        )  # fmt: skip
         self.pass_time(0)
         assert self.controller.is_active
 

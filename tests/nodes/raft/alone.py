@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -78,7 +79,9 @@ class Voting:
 class Node:
     """One replica on its own, its peers played by the test. `epochs` are those of the records already in its log."""
 
-    def __init__(self, node_id: int, epochs: list[int], state: QuorumState | None = None) -> None:
+    def __init__(
+        self, node_id: int, epochs: list[int], state: QuorumState | None = None, *, buggify: Buggify = OFF
+    ) -> None:
         self.now = 0
         self.id = node_id
         self.disk = SimDisk(Random(0))
@@ -89,7 +92,7 @@ class Node:
         if state is not None:
             QuorumStateStore(self.disk, config(node_id).directory).write(state)
         self.replica = RaftReplica(
-            config(node_id), disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=0
+            config(node_id), disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=0, buggify=buggify
         )
 
     def sent(self) -> list[OutboundRequest]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from squall.harness.simulation.world.disk import CrashNow, DiskSpeed, SimDisk
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.messages import APIS, ApiKey
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
@@ -73,7 +74,10 @@ class Member:
         self.held.clear()
         rng = Random(f"{cluster.seed}/{self.id}/{self.incarnation}")
         config = cluster.config(self.id)
-        self.replica = RaftReplica(config, disk=self.disk, clock=Clock(), rng=rng, trace=cluster.trace, now=cluster.now)
+        self.replica = RaftReplica(
+            config, disk=self.disk, clock=Clock(), rng=rng, trace=cluster.trace, now=cluster.now,
+            buggify=cluster.buggify,
+        )  # fmt: skip
         self.iterate()
 
     def lose_power(self) -> None:
@@ -148,6 +152,7 @@ class Cluster:
     ) -> None:
         self.seed = seed
         self.dynamic = dynamic
+        self.buggify: Buggify = OFF
         self.controllers = range(1, voters + spares + 1)
         self.now = 0
         self.rng = Random(f"{seed}/network")

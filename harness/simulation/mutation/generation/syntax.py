@@ -1,7 +1,8 @@
 """Walk a module's syntax tree and yield the places that operators may change.
 
 Places that no promise depends on are left out: docstrings, annotations, assertions, texts of errors, traces, notices,
-descriptions, metrics, and whatever mentions the documented mutants (`nodes.mutants`), whose branches are off.
+descriptions, metrics, whatever mentions the documented mutants (`nodes.mutants`), whose branches are off, and what
+`nodes.buggify` lets happen, which is as legal as what happens else.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ def _asks_for_mutant(node: ast.AST) -> bool:
     )
 
 
+def _asks_buggify(node: ast.AST) -> bool:
+    """Whether an expression asks whether something rare happens, and nothing else."""
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Call) and identifier(node.func) == "happens"
+
+
 def _is_for_mutant(node: ast.AST, flags: dict[str, bool]) -> bool:
     """Whether a branch depends on a documented mutant."""
     return isinstance(node, ast.If) and (_asks_for_mutant(node.test) or mentions(node.test, tuple(flags)))
@@ -101,7 +108,8 @@ def _walk(source: Source, node: ast.AST, parents: tuple[ast.AST, ...], flags: di
     for child in _children(node, flags):
         if _is_left_out(child, flags):
             continue
-        if isinstance(child, ast.expr | ast.stmt) and not _is_for_mutant(child, flags):
+        turns = isinstance(child, ast.If | ast.IfExp) and _asks_buggify(child.test)
+        if isinstance(child, ast.expr | ast.stmt) and not turns and not _is_for_mutant(child, flags):
             yield Site(source, child, (*parents, node))
         yield from _walk(source, child, (*parents, node), flags)
 
@@ -109,6 +117,10 @@ def _walk(source: Source, node: ast.AST, parents: tuple[ast.AST, ...], flags: di
 def _children(node: ast.AST, flags: dict[str, bool]) -> Iterator[ast.AST]:
     """Yield the parts of a node that may be changed. Of a branch for a documented mutant, only the healthy side."""
     left_out: list[ast.AST | None] = []
+    if isinstance(node, ast.If | ast.IfExp) and _asks_buggify(node.test):
+        usual = node.body if isinstance(node.test, ast.UnaryOp) else node.orelse
+        yield from usual if isinstance(usual, list) else [usual]
+        return
     if isinstance(node, ast.If) and _is_for_mutant(node, flags):
         said = _healthy(node.test, flags)
         left_out = [node.test, *(node.body if said is False else []), *(node.orelse if said is True else [])]
@@ -129,6 +141,8 @@ def _children(node: ast.AST, flags: dict[str, bool]) -> Iterator[ast.AST]:
 
 def _is_left_out(node: ast.AST, flags: dict[str, bool]) -> bool:
     names = (*REPORTING_WORDS, *flags)
+    if _asks_buggify(node):
+        return True
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Assert | ast.JoinedStr | ast.Lambda | ast.Global):
         return True
     if isinstance(node, ast.FunctionDef | ast.ClassDef):

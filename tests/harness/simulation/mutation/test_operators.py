@@ -89,6 +89,18 @@ def test_what_no_promise_depends_on_is_left_alone(snippet: str) -> None:
     assert mutations_of(Source("squall.nodes.raft.sample", f"def run(self, start, end):\n{body}\n")) == []
 
 
+def test_only_the_usual_course_at_a_place_of_buggify_is_changed() -> None:
+    snippet = (
+        "if self._buggify.happens('a'):\n    one(7)\nelse:\n    two(8)\n"
+        "if not self._buggify.happens('b'):\n    three(9)\n"
+        "wait = 10 if self._buggify.happens('c') else 11\n"
+        "return call(start < end and self._buggify.happens('d'))"
+    )
+    assert made(snippet, "constant") == [("8", "9"), ("9", "4"), ("11", "5")]
+    assert made(snippet, "boundary") == [("<", "<=")]
+    assert made(snippet, "negated-condition") == []
+
+
 def test_only_the_healthy_side_of_a_branch_for_a_documented_mutant_is_changed() -> None:
     text = (
         "class Log:\n"
