@@ -85,6 +85,11 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    @property
+    def ids(self) -> Collection[int]:
+        """The producers that are known here."""
+        return self._states.keys()
+
     def state_of(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 

@@ -11,10 +11,12 @@ from squall.harness.simulation.observer.rules.counted_members import CountedMemb
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum_progress import QuorumProgress
@@ -37,6 +39,8 @@ RULES: tuple[type[Rule], ...] = (
     CountedMembers,
     EligibleReplicas,
     TruncatedEpochs,
+    LeaderEpochs,
+    ProducerStates,
     ListedEnd,
     FinalLogs,
 )

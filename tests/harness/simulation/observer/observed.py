@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 from squall.harness.simulation.observer.invariants import Observer
+from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
     ConfigRecord,
@@ -20,6 +22,8 @@ from squall.nodes.metadata.records import (
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records, patch
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.storage.config import LogConfig
+from squall.nodes.storage.producers import ProducerStates
 from squall.workloads.clients.common.payload import encode_value
 from squall.workloads.core.operation import OK, POLL, SEND, Completion, Event, Operation
 
@@ -35,6 +39,22 @@ def sealed(base: int, epoch: int, *contents: bytes) -> bytes:
     made = bytearray(build_batch([Record(value=content) for content in contents], timestamp=1_000))
     patch(made, base, epoch)
     return bytes(made)
+
+
+def producers_of(headers: Iterable[BatchHeader]) -> ProducerStates:
+    """What a replica knows of producers after these batches."""
+    states = ProducerStates(SimDisk(Random(0)), "events-0")
+    for one in headers:
+        if one.producer_id >= 0:
+            states.update(
+                one.producer_id,
+                one.producer_epoch,
+                one.base_sequence,
+                one.base_offset,
+                one.last_offset,
+                one.max_timestamp,
+            )
+    return states
 
 
 class HandMadeEpochs:
@@ -63,6 +83,13 @@ class HandMadeLog:
         self.batches = list(batches)
         self.start_offset = 0
         self.epochs = HandMadeEpochs(self)
+        self.config = LogConfig()
+        self.known: ProducerStates | None = None
+        """The producers that the replica knows, where these are not those of its batches."""
+
+    @property
+    def producers(self) -> ProducerStates:
+        return producers_of(self.headers()) if self.known is None else self.known
 
     @property
     def end_offset(self) -> int:
