@@ -14,6 +14,7 @@ from pathlib import Path
 
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.exploration.behaviour import Behaviour
 from squall.harness.simulation.run.run import OPERATIONS, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 
@@ -25,7 +26,7 @@ def run() -> list[Measurement]:
     """Measure. Raises UsageError without the suites of a checkout."""
     scenario, _ = find_scenario("data-plane", SUITES)
     simulate(scenario, SEEDS[0])
-    return measured([simulate(scenario, seed) for seed in SEEDS])
+    return [*measured([simulate(scenario, seed) for seed in SEEDS]), new_behaviours(scenario, SEEDS)]
 
 
 def measured(results: Sequence[SimResult]) -> list[Measurement]:
@@ -40,14 +41,34 @@ def measured(results: Sequence[SimResult]) -> list[Measurement]:
     per_wall = tuple(one.simulated_s / one.wall_s for one in results)
     events = tuple(one.counts["events"] / one.processor_s for one in results)
     frames = tuple(one.counts["frames"] / one.processor_s for one in results)
+    seeds = tuple(60 / one.processor_s for one in results)
     operations = tuple(one.counts[OPERATIONS] / one.simulated_s for one in results)
     return [
         figure("simulated time per second of a core", per_core, "s/s", must=20, stretch=100),
         figure("the same by the clock on the wall", per_wall, "s/s"),
+        figure("seeds per minute of a core", seeds, "seeds/min"),
         figure("events per second of a core", events, "events/s"),
         figure("frames per second of a core", frames, "frames/s"),
         figure("client operations per simulated second", operations, "operations/s", must=20),
     ]
+
+
+def new_behaviours(scenario: Scenario, seeds: Sequence[int]) -> Measurement:
+    """What the seeds show of the nodes that none before them has, per minute of a core.
+
+    Every seed shows less that is new, so the figure holds for this number of first seeds only. They run once more for
+    it, since recording behaviour takes time of its own.
+    """
+    known: set[str] = set()
+    samples, worked = [], 0.0
+    for seed in seeds:
+        behaviour = Behaviour()
+        spent = simulate(scenario, seed, witness=behaviour).processor_s
+        samples.append(60 * len(behaviour.first.keys() - known) / spent)
+        known.update(behaviour.first)
+        worked += spent
+    name = f"new behaviours per minute of a core, of the first {len(seeds)} seeds"
+    return Measurement(name, 60 * len(known) / worked, "behaviours/min", samples=tuple(samples))
 
 
 def figure(

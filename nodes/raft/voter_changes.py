@@ -175,10 +175,12 @@ class VoterChanges:
 
     def _write_own_place(self, now: int) -> None:
         """Write this leader's own endpoint to the log if it changed; no other node does it for the leader."""
-        local = self._core.local_voter()
-        if local is None or not self._core.quorum.counts or self._voters.find(local.id) == local:
+        if self._core.voters.latest_offset < 0 or not self._core.quorum.counts:
             return
-        if self._refusal(None) is None and self._core.voters.latest_offset >= 0:
+        local = self._core.local_voter()
+        if local is None or self._voters.find(local.id) == local:
+            return
+        if self._refusal(None) is None:
             self._begin(now, _nobody_asked, self._voters.with_voter(local))
 
     def _let_catch_up(self, now: int, change: _Change) -> None:

@@ -76,7 +76,10 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def find(self, voter_id: int) -> Voter | None:
-        return next((voter for voter in self.voters if voter.id == voter_id), None)
+        for voter in self.voters:
+            if voter.id == voter_id:
+                return voter
+        return None
 
     def has(self, key: ReplicaKey) -> bool:
         """Whether this exact replica votes, as far as its directory is known."""

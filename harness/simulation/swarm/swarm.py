@@ -156,11 +156,12 @@ class Swarm:
             reached.set_result(host)
 
         watch = self._moments.watch(moment, fault.hosts, strike)
-        await asyncio.wait([reached], timeout=moment.within)
-        self._moments.forget(watch)
-        if not reached.done():
+        try:
+            host = await asyncio.wait_for(reached, moment.within)
+        except TimeoutError:
             return 0
-        host = reached.result()
+        finally:
+            self._moments.forget(watch)
         if fault.kind not in CRASHES_AT_MOMENT:
             words = {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
             return await self._as_written(identity, fault, words)
