@@ -15,6 +15,8 @@ from squall.harness.simulation.observer.state.observed_cluster import READ_BYTES
 from squall.harness.simulation.observer.state.observed_log import Batch
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.node import Node
+from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.raft.voters import voters_in
 
 
 class QuorumFollower:
@@ -75,6 +77,13 @@ class QuorumFollower:
             if committed.base_offset > batch.last:
                 return
             if committed.base_offset == batch.base:
-                if not committed.is_control:
+                if committed.is_control:
+                    self._follow_voters(node, batch)
+                else:
                     self._cluster.images.committed(list(committed.values))
                 self._cluster.metadata.follow(committed)
+
+    def _follow_voters(self, node: Node, batch: Batch) -> None:
+        _, content = next(iterate_batches(node.raft.log.read(batch.base, 1)))
+        for _, voters in voters_in(content):
+            self._cluster.metadata.voters = voters

@@ -91,6 +91,15 @@ async def unheard(hosts: dict[str, AgentHost], nonce: str) -> list[str]:
     return [f"{source}→{name}" for name in hosts for source in hosts if source != name and source not in heard[name]]
 
 
+async def whole_again(hosts: dict[str, AgentHost]) -> None:
+    """Wait until all hear each other: on a busy machine a datagram may miss its time without any cut."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    number = 0
+    while missing := await unheard(hosts, f"after-{number}"):
+        assert time.monotonic() < deadline, f"still cut although no fault is open: {missing}"
+        number += 1
+
+
 def run_until_cut(squall: Any, seconds: float) -> subprocess.Popen[str]:
     """A run on the lab, in the middle of a network partition that evidence has shown to hold."""
     (squall.directory / "cut.yaml").write_text(SCENARIO.format(seconds=seconds))
@@ -183,7 +192,7 @@ def test_a_signal_heals_ends_the_workers_and_keeps_the_history(lab: Lab, squall:
     async def body() -> None:
         async with agents(lab) as hosts:
             assert not await open_faults(hosts)
-            assert not await unheard(hosts, "after")
+            await whole_again(hosts)
             for host in hosts.values():
                 assert (await host.call("proc.status", name="node"))["state"] == "absent"
 

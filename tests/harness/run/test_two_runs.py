@@ -81,7 +81,7 @@ def has_begun_to_load(squall: Any, name: str) -> bool:
 
 
 def test_two_runs_on_one_lab_are_refused_or_wait_and_both_are_valid(lab: Lab, squall: Any) -> None:
-    first = begin(squall, "first", 8)
+    first = begin(squall, "first", 16)
     await_true(lambda: has_begun_to_load(squall, "first"), "the first run loads", first)
     waits = begin(squall, "waits", 2, QUIET, "--wait")
     refused = begin(squall, "refused", 2)

@@ -33,6 +33,7 @@ from squall.nodes.metadata.snapshot import SnapshotLoader
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+from squall.nodes.raft.voters import KRAFT_VOTERS, VoterSet, read_voters_record
 
 
 class ReplayedMetadata:
@@ -41,7 +42,7 @@ class ReplayedMetadata:
     `must_be_calm` is set while no broker may be fenced. `on_partition` is called with every topic-partition that
     appears or changes: its topic's name, its number, and its new state. `on_unclean` is called with every unclean
     election: the topic's name, its id and the number of the partition, and the leader epoch that it begins. `image` is
-    the result of the committed records.
+    the result of the committed records; `voters` are those of the last committed record about them, None before any.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,9 @@ class ReplayedMetadata:
         self.snapshots_checked = 0
         self.reassignments_completed = 0
         self.image = MetadataImage()
+        self.voters: VoterSet | None = None
         self._fingerprints: dict[int, str] = {}
+        self._voters: dict[int, VoterSet | None] = {}
         self._waiting: list[tuple[str, Snapshots, SnapshotId]] = []
 
     def follow(self, batch: CommittedBatch) -> None:
@@ -70,6 +73,7 @@ class ReplayedMetadata:
                     self._tell(record)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._fingerprints[batch.next_offset] = image.fingerprint()
+        self._voters[batch.next_offset] = self.voters
         waiting, self._waiting = self._waiting, []
         for name, snapshots, snapshot_id in waiting:
             self.written(name, snapshots, snapshot_id)
@@ -91,6 +95,19 @@ class ReplayedMetadata:
                 "SN-03",
                 f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, holds "
                 "something else than the log below its end replayed",
+            )
+        self._check_voters(name, snapshots, snapshot_id)
+
+    def _check_voters(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
+        """Check the voters in a snapshot. Before the first record about them they are those of the configuration."""
+        expected = self._voters[snapshot_id.end_offset]
+        records = snapshots.control_records(snapshot_id)
+        found = [read_voters_record(one.value) for one in records if one.kind == KRAFT_VOTERS]
+        if expected is not None and found != [expected]:
+            raise InvariantBroken(
+                "SN-03",
+                f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, holds "
+                f"the voters {[list(one.ids) for one in found]}, the log below its end has {list(expected.ids)}",
             )
 
     def _tell(self, record: PartitionRecord | PartitionChangeRecord) -> None:

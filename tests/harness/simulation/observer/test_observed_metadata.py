@@ -9,6 +9,8 @@ import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.observer.state.observed_metadata import ReplayedMetadata
+from squall.harness.simulation.run.run import simulate
+from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage
@@ -24,8 +26,11 @@ from squall.nodes.metadata.records import (
 from squall.nodes.metadata.snapshot import snapshot_values
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.config import Voter
 from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.snapshot_file import ControlRecord
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+from squall.nodes.raft.voters import KRAFT_VOTERS, VoterHistory, VoterSet, voters_record
 
 TOPIC_ID = bytes(range(16))
 
@@ -175,12 +180,12 @@ def test_a_fencing_breaks_fd_05_only_where_all_must_be_calm() -> None:
 # -- SN-03 --------------------------------------------------------------------------------------------------------
 
 
-def written(image: MetadataImage, end: int) -> tuple[Snapshots, SnapshotId]:
-    """A snapshot of this image under that name."""
+def written(image: MetadataImage, end: int, *voters: VoterSet) -> tuple[Snapshots, SnapshotId]:
+    """A snapshot of this image and these voters under that name."""
     disk = SimDisk(Random(1))
     disk.make_directory("log")
     snapshots, snapshot_id = Snapshots(disk, "log", node_id=1, trace=NullTrace()), SnapshotId(end, 1)
-    writer = snapshots.create(snapshot_id, 0, [])
+    writer = snapshots.create(snapshot_id, 0, [ControlRecord(KRAFT_VOTERS, voters_record(one)) for one in voters])
     for values in snapshot_values(image, 100):
         writer.append(values)
     writer.finish()
@@ -203,6 +208,38 @@ def test_a_snapshot_with_less_or_more_than_its_name_says_breaks_sn_03() -> None:
     for image, named in ((early, end + 1), (log.image(), end)):
         with breaks("SN-03", f"b1: the snapshot of all below offset {named}, epoch "):
             log.observer.written("b1", *written(image, named))
+
+
+def voter_set(*ids: int) -> VoterSet:
+    return VoterSet(tuple(Voter(one, f"c{one}", 9093, one.to_bytes(16, "big")) for one in ids))
+
+
+def test_a_snapshot_has_the_voters_of_the_log_below_its_end() -> None:
+    """Also where there are other voters by now, and where no record is about them: then the configuration counts."""
+    log = Log()
+    log.observer.written("b1", *written(log.image(), len(log.records)))
+    log.observer.voters = voter_set(1, 2, 3)
+    log.change(isr=[1, 2])
+    snapshot = written(log.image(), len(log.records), voter_set(1, 2, 3))
+    log.observer.voters = voter_set(1, 2)
+    log.change(isr=[1])
+    log.observer.written("b1", *snapshot)
+    assert log.observer.snapshots_checked == 2
+
+
+@pytest.mark.parametrize("held", [(), (voter_set(1, 2),)])
+def test_a_snapshot_with_other_voters_than_the_log_breaks_sn_03(held: tuple[VoterSet, ...]) -> None:
+    log = Log()
+    log.observer.voters = voter_set(1, 2, 3)
+    log.change(isr=[1, 2])
+    with breaks("SN-03", ", the log below its end has [1, 2, 3]"):
+        log.observer.written("b1", *written(log.image(), len(log.records), *held))
+
+
+def test_nodes_whose_snapshots_hold_former_voters_break_sn_03(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VoterHistory, "at", lambda self, end_offset: self._logged[0][1] if self._logged else None)
+    """Seed 13 draws dynamic voters that operators change, and snapshots often."""
+    assert simulate(find_scenario("worlds")[0], 13).broken == ("SN-03",)
 
 
 def test_a_snapshot_of_what_the_observer_has_not_followed_yet_waits() -> None:
