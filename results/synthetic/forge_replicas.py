@@ -331,7 +331,7 @@ def _lagging_voter(plane: ControlPlane, dice: random.Random) -> ControlPlane:
 CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
     "two controllers lead an epoch of the quorum": (TWO_LEADERS, _second_leader),
     "a voter votes for two candidates in one epoch": (TWO_VOTES, _and_then(_voted(102, 9, 101), _voted(102, 9, 103))),
-    "a voter that restarted votes for another candidate in the same epoch": (
+    "a restarted voter votes for another candidate": (
         TWO_VOTES,
         _and_then(_voted(102, 9, 101), _restarted(102, 9), _voted(102, 9, 103, incarnation=2)),
     ),
@@ -390,10 +390,10 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     "a node cuts what it did not know to be committed": lambda plane, dice: replace(
         plane, events=(_event(102, "truncate", offset=0), *plane.events)
     ),
-    "a voter votes again for the same candidate after a restart, and for another one in the next epoch": _and_then(
+    "a restarted voter votes for the same candidate": _and_then(
         _voted(102, 9, 101), _restarted(102, 9), _voted(102, 9, 101, incarnation=2), _voted(102, 10, 103, incarnation=2)
     ),
-    "a voter whose disk was emptied votes in an epoch in which it had voted": _and_then(
+    "a voter with an emptied disk votes again": _and_then(
         _voted(102, 9, 101), _restarted(102, 0), _voted(102, 9, 103, incarnation=2)
     ),
     "a tail beyond the committed end": _log_changed((101,), lambda one: extended(one, [1], [99])),
