@@ -41,7 +41,20 @@ WITNESSES = Path(__file__).parent / "witnesses"
 RENEW = "squall mutants --verify --seeds 1 --witnesses tests/harness/simulation/witnesses --mutant"
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
-REQUIREMENTS = {"DP-05", "DP-07", "DP-13", "EP-04", "MD-03", "CS-02", "CS-04", "FD-05", "RA-05", "SN-03", "MD-09", REQUIRED}
+REQUIREMENTS = {
+    "DP-05",
+    "DP-07",
+    "DP-13",
+    "EP-04",
+    "MD-03",
+    "CS-02",
+    "CS-04",
+    "FD-05",
+    "RA-05",
+    "SN-03",
+    "MD-09",
+    REQUIRED,
+}
 BY_NAME = [pytest.param(trial, id=trial.name) for trial in TRIALS]
 
 
