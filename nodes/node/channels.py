@@ -31,7 +31,7 @@ waits in its `Inbound` for the earlier ones.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
@@ -277,6 +277,11 @@ class Connections:
             if connection.channel is channel
             for inbound in connection.in_flight
         )
+
+    def unanswered(self) -> Iterator[Inbound]:
+        """Return the requests without an answer, of all connections that are open."""
+        for connection in self._open.values():
+            yield from (inbound for inbound in connection.in_flight if not inbound.answered)
 
     def parked(self, channel: RequestChannel) -> list[tuple[int, int]]:
         """API keys, and how many requests of each are handled and parked; for metrics."""

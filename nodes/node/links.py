@@ -95,7 +95,10 @@ class Links:
         outbox: list[Effect],
         trace: Trace = NOBODY,
     ) -> None:
-        """Traces `admin_sent` each time an administrative write is sent, with the number of the request."""
+        """Traces `admin_sent` each time an administrative write is sent, with the number of the request.
+
+        Also `request_expired`, if no response came in time.
+        """
         self._trace = trace
         self._client_id = client_id
         self._submitted = 0
@@ -279,7 +282,10 @@ class Links:
                     self._ask_controller(now, waiting)
 
     def _tick_link(self, now: int, link: _Link) -> None:
-        if link.connect_deadline <= now or (len(link.session) and link.session.expired(now)):
+        expired = link.session.expired(now) if len(link.session) else None
+        if expired is not None:
+            self._trace.event("request_expired", client=self._client_id, to=link.node, api=expired[0], sent=expired[1])
+        if link.connect_deadline <= now or expired is not None:
             self._abandon(now, link)
         if link.waiting and any(waiting.deadline <= now for waiting in link.waiting):
             late = [waiting for waiting in link.waiting if waiting.deadline <= now]

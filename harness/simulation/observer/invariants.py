@@ -78,6 +78,7 @@ class Observer:
         self._on_membership = rules.having("membership_changed")
         self._on_truncation = rules.having("truncated")
         self._on_completion = rules.having("completed")
+        self._on_whole = rules.having("became_whole")
         self._on_end = rules.having("at_end")
         self._heard: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
             "voters": self._voters_traced,
@@ -288,6 +289,11 @@ class Observer:
             node = f"client {operation.client}"
             breach.moment = Moment(number, at, node, f"{operation.f} of process {operation.process} completes")
             raise
+
+    def became_whole(self, now: int) -> None:
+        """Record that all faults are over and the cluster is whole."""
+        for hook in self._on_whole:
+            hook(now)
 
     def final(self) -> None:
         """Call the rules that hold once all is healed and whole."""

@@ -23,10 +23,13 @@ from random import Random
 from typing import Final
 
 from squall.harness.scenario.suite import ClusterOptions, Scenario, TopicOptions
+from squall.harness.simulation.swarm.budget import FLUSH_MESSAGES
 from squall.harness.simulation.world.buggify import draw_places
 from squall.workloads.log import LogOptions
 
 WORLDS: Final = "worlds"
+SYNCED: Final = 0.15
+"""The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
@@ -108,17 +111,24 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
     controllers = rng.choice((1, 3, 3, 3, 5))
     combined = controllers <= brokers and rng.random() < 0.2
     dynamic = controllers > 1 and rng.random() < 0.4
+    topics = _topics(Random(f"{seed}/world/topics"), brokers)
+    if Random(f"{seed}/world/synced").random() < SYNCED:
+        topics = {name: _with(one, FLUSH_MESSAGES, 1) for name, one in topics.items()}
     return given.model_copy(
         update={
             "brokers": brokers,
             "controllers": controllers,
             "combined": combined,
             "dynamic_voters": dynamic,
-            "topics": _topics(Random(f"{seed}/world/topics"), brokers),
+            "topics": topics,
             "config": {**_settings(Random(f"{seed}/world/settings"), brokers), **given.config},
             "buggify": draw_places(seed) if Random(f"{seed}/world/buggify").random() < BUGGIFIED else (),
         }
     )
+
+
+def _with(topic: TopicOptions, name: str, value: int) -> TopicOptions:
+    return topic.model_copy(update={"config": {**topic.config, name: value}})
 
 
 def _topics(rng: Random, brokers: int) -> dict[str, TopicOptions]:

@@ -93,7 +93,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("epoch-cache-not-truncated", "DP-13", "barren-epoch", "DP-13", "LIVENESS"),
     mutant("vote-ignores-log", "QC-07", "lagging-voter", "ELECT", "HWM"),
     mutant("hw-counts-old-epoch", "QC-16", "figure8-metadata", "HWM", "ELECT"),
-    mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "ELECT", "HWM"),
+    mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "DURABLE", "ELECT", "HWM"),
     mutant("vote-not-persisted", "QC-08", "split-vote-crash", "ELECT"),
     mutant(
         "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"

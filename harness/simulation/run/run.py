@@ -76,6 +76,8 @@ from squall.workloads.workload import connector_of, workload_of
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
+CALM_SECONDS = 3.0
+"""How long a drawn world goes on, whole and without clients: requests that are never answered come to light."""
 MIN_ACKNOWLEDGED = 100
 REQUIRED = "REQUIRED"
 """The name of the breach if a required availability of the scenario does not hold."""
@@ -341,7 +343,10 @@ class Simulation:
         for process in world.processes.values():
             process.start()
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
+        self.observer.became_whole(world.kernel.now)
         await self._final_reads()
+        if scenario.swarm == WORLDS:
+            await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
         if self.traces is not None:
             states = self.final_states
@@ -385,9 +390,8 @@ class Simulation:
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)
             self.faults = [str(fault) for fault in faults]
-            lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()
-            swarm = Swarm(self.world, faults, lowest, operator, self.moments)
+            swarm = Swarm(self.world, faults, topics.values(), operator, self.moments)
             self.begun = swarm.begun
             swarm.on_begin = lambda fault: self.witness.swarm_fault(fault.kind, fault.hosts)
             await swarm.run()
@@ -502,6 +506,8 @@ class Simulation:
             "administrators' writes": self.observer.cluster.writes.committed,
             "changes of the voters": counters.voter_changes,
             "controlled shutdowns": counters.controlled_shutdowns,
+            "unsynced log ends that a power loss took": counters.unsynced_ends_lost,
+            "unsynced log ends that a power loss left": counters.unsynced_ends_kept,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),
             "crashes": self.crashes,
             "resets": self.world.network.resets,

@@ -100,11 +100,11 @@ class Spending(Witness):
         self.exceeded = False
         schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
         self._lengths = {fault.id: fault.for_s for fault in schedule.faults}
-        self._min_isr = min(topic.min_insync_replicas for topic in scenario.cluster.topics.values())
+        self._topics = scenario.cluster.topics.values()
         self._budget: FaultBudget
 
     def watch(self, world: SimWorld) -> None:
-        self._budget = FaultBudget(world, self._min_isr)
+        self._budget = FaultBudget(world, self._topics)
         self._roles = {place.name: "broker" if place.is_broker else "controller" for place in world.places}
 
     def fault(self, event: NemesisEvent) -> None:

@@ -12,6 +12,8 @@ of them count:
   as in Kafka (EL-06). Then only the ISR's promise is left, and the ISR may be one broker. So no broker loses data from
   an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
   outstanding;
+* where brokers sync every record before they answer for it (`flush.messages` 1 on all topics), a power loss takes no
+  record, and counts as a crash;
 * failing disks of controllers are a minority at any time. Durable data of controllers is never removed;
 * a fault of a controller that is also a broker counts as a fault of the broker.
 
@@ -21,24 +23,28 @@ registered with its present incarnation, and serves. Faults that do not fit are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic_configs import MIN_ISR
 
 LOSSY = ("power-loss-broker", "wipe-disk")
+FLUSH_MESSAGES = "flush.messages"
 CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
 DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 
 class FaultBudget:
-    """Which brokers have crashed since the cluster was last whole, and which may crash next.
+    """Which brokers have crashed since the cluster was last whole, and which may crash next."""
 
-    `min_isr` is the smallest of all topics.
-    """
-
-    def __init__(self, world: SimWorld, min_isr: int) -> None:
+    def __init__(self, world: SimWorld, topics: Iterable[TopicOptions]) -> None:
+        """`topics` are those with records that must survive. The smallest min.insync.replicas counts."""
+        topics = list(topics)
         self._world = world
-        self._min_isr = min_isr
+        self._min_isr = min((topic.min_insync_replicas for topic in topics), default=1)
+        self._all_synced = bool(topics) and all(topic.config.get(FLUSH_MESSAGES) == 1 for topic in topics)
         self._crashed: dict[str, bool] = {}
         self._until: dict[str, float] = {}
         self._failing_controllers: dict[str, float] = {}
@@ -55,6 +61,8 @@ class FaultBudget:
                 return False
         if host in cluster.brokers:
             kind = kind.replace("-controller", "-broker")
+        if kind == "power-loss-broker" and self._all_synced:
+            kind = "crash-broker"
         if kind not in LOSSY and kind not in CRASHING:
             return True
         image = self._settle()

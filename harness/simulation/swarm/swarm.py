@@ -15,11 +15,12 @@ then on progress is required.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from pydantic import TypeAdapter
 
+from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
@@ -59,11 +60,13 @@ class Swarm:
         self,
         world: SimWorld,
         faults: list[SwarmFault],
-        min_isr: int = 1,
+        topics: Iterable[TopicOptions] = (),
         operator: ClusterOperator | None = None,
         moments: Moments | None = None,
     ) -> None:
-        """`moments` are those that the traces of the world's nodes pass through; aimed faults need them."""
+        """`topics` are those whose records must survive.
+
+        `moments` are those that the traces of the world's nodes pass through; aimed faults need them."""
         self.counts: dict[str, int] = {}
         self.effects: dict[str, int] = {}
         self.postponed = 0
@@ -71,7 +74,7 @@ class Swarm:
         self.on_begin: Callable[[SwarmFault], None] = lambda fault: None
         self._world = world
         self._faults = faults
-        self._budget = FaultBudget(world, min_isr)
+        self._budget = FaultBudget(world, topics)
         self._operator = operator
         self._moments = moments or Moments()
 

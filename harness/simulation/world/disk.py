@@ -191,6 +191,8 @@ class SimDisk:
         self.syncs = 0
         self.errors = 0
         self.bytes_lost = 0
+        self.keeps_promises = True
+        """Whether no fault has wiped this disk or made it pretend to sync. A power loss alone breaks no promise."""
         self.buggify: SeededBuggify | None = None
         self._rng = rng
         self._cost = 0
@@ -229,6 +231,7 @@ class SimDisk:
         if self.crash_after is not None:
             self._count_down(kind)
         honest = not (self._disturbances and self.in_use and self._suffer(kind, where))
+        self.keeps_promises = self.keeps_promises and honest
         self.syncs += 1
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)
         if self._rng.random() < self.speed.stall_probability:
@@ -318,6 +321,7 @@ class SimDisk:
     def wipe(self) -> int:
         """Delete everything, durably. Return the number of bytes. The process must be dead."""
         lost = sum(len(content.data) for content in self._contents())
+        self.keeps_promises = False
         self._names.clear()
         self._durable_names.clear()
         self._pending.clear()

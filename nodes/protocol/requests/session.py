@@ -212,6 +212,7 @@ class _Sent:
     correlation_id: int
     api: Api
     version: int
+    sent_at: int
     deadline: int
     complete: Complete
 
@@ -243,7 +244,7 @@ class ClientSession:
         """Return a request's frame; `complete(now, response)` is called with its response. Raises ProtocolError."""
         api = APIS[message.API_KEY]
         chunks = self._encode(message, version)
-        self._sent.append(_Sent(self._next_id, api, version, deadline, complete))
+        self._sent.append(_Sent(self._next_id, api, version, now, deadline, complete))
         self._advance()
         return chunks
 
@@ -273,11 +274,12 @@ class ClientSession:
         self._sent.popleft()
         sent.complete(now, response)
 
-    def expired(self, now: int) -> bool:
-        """Whether a request has waited past its deadline; if so, the caller calls `closed` and
-        closes the connection.
+    def expired(self, now: int) -> tuple[int, int] | None:
+        """Return API key and time of sending of a request that has waited past its deadline; None if none has.
+
+        If there is one, the caller calls `closed` and closes the connection.
         """
-        return any(sent.deadline <= now for sent in self._sent)
+        return next(((sent.api.key, sent.sent_at) for sent in self._sent if sent.deadline <= now), None)
 
     def deadline(self) -> int:
         """When the next request expires; 2**63-1 if none is outstanding."""

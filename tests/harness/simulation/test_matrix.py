@@ -40,7 +40,21 @@ from squall.results.checkers.anomalies import ANOMALIES
 WITNESSES = Path(__file__).parent / "witnesses"
 RENEW = "squall mutants --verify --seeds 1 --witnesses tests/harness/simulation/witnesses --mutant"
 SUITES = Path(__file__).resolve().parents[3] / "suites"
-INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
+INVARIANTS = {
+    "ACK",
+    "UNIQ",
+    "RT",
+    "PREFIX",
+    "PHANTOM",
+    "LM",
+    "HWM",
+    "ELECT",
+    "ISR",
+    "EPOCH",
+    "IMAGE",
+    "DURABLE",
+    "ANSWER",
+}
 REQUIREMENTS = {
     "DP-05",
     "DP-07",

@@ -5,9 +5,11 @@ The order decides which of two rules names a breach that both would see.
 
 from __future__ import annotations
 
+from squall.harness.simulation.observer.rules.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -28,6 +30,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
+    DurableRecords,
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,
@@ -43,6 +46,7 @@ RULES: tuple[type[Rule], ...] = (
     ProducerStates,
     ListedEnd,
     FinalLogs,
+    AnsweredRequests,
 )
 
 

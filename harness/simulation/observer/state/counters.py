@@ -20,3 +20,6 @@ class Counters:
     voter_changes: int = 0
     controlled_shutdowns: int = 0
     acknowledged: int = 0
+    unsynced_ends_lost: int = 0
+    """Log ends that were not durable when a host lost power, and were shorter after it."""
+    unsynced_ends_kept: int = 0

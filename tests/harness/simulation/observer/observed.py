@@ -84,6 +84,7 @@ class HandMadeLog:
         self.start_offset = 0
         self.epochs = HandMadeEpochs(self)
         self.config = LogConfig()
+        self.durable_offset = 0
         self.known: ProducerStates | None = None
         """The producers that the replica knows, where these are not those of its batches."""
 
@@ -138,6 +139,7 @@ class HandMadeRaft:
 
     content: HandMadeLog
     high_watermark: int = 0
+    durable_offset: int = 0
     is_leader: bool = False
     role: object = None
     epoch: int = 1
@@ -154,6 +156,7 @@ class HandMadeRaft:
     def log(self) -> Any:
         return SimpleNamespace(
             start_offset=self.content.start_offset,
+            durable_offset=self.durable_offset,
             read=lambda offset, max_bytes: self.content.within(offset, self.content.end_offset),
         )
 
@@ -177,6 +180,11 @@ class HandMadeProcess:
     event_number: int = 0
     now: int = 0
     last_inputs: list[Any] = field(default_factory=list)
+    disk: SimDisk = field(default_factory=lambda: SimDisk(Random(0)))
+    crashes_in_calls: int = 0
+    disk_failures: int = 0
+    requests: list[Any] = field(default_factory=list)
+    """The requests that its connections have not answered."""
     up: bool = True
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
@@ -199,6 +207,7 @@ class HandMadeProcess:
         return SimpleNamespace(
             config=SimpleNamespace(node_id=self.node_id),
             raft=self.raft,
+            connections=SimpleNamespace(unanswered=lambda: iter(self.requests)),
             controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
             broker=broker,
             links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),

@@ -319,6 +319,7 @@ def test_elect_breaks_when_two_lead_in_one_epoch() -> None:
 def test_elect_breaks_when_a_new_leader_lacks_what_is_committed() -> None:
     cluster = committed(10, 11)
     cluster.processes["b2"].up = False
+    cluster.observer.power_lost("b2")
     cluster.replica("b2").log.cut(1)
     cluster.replica("b2").high_watermark = 1
     cluster.change(tell=("b1", "b3"), isr=[2], leader=2)

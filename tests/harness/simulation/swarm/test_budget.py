@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from squall.harness.scenario.cluster import await_whole, create_topics
-from squall.harness.simulation.swarm.budget import CRASHING, LOSSY, FaultBudget
+from squall.harness.scenario.suite import TopicOptions
+from squall.harness.simulation.swarm.budget import CRASHING, FLUSH_MESSAGES, LOSSY, FaultBudget
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.workloads.clients.common.client import Topic
 from squall.workloads.clients.native.admin import NativeAdmin
@@ -19,11 +20,15 @@ SECOND = 1_000_000
 class Cluster:
     """A running cluster of three brokers with one topic-partition on all of them."""
 
-    def __init__(self, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, config: Mapping[str, str] | None = None, *others: TopicOptions, synced: bool = False) -> None:
         self.world = SimWorld(ClusterShape(config=dict(FAST, **(config or {}))), 1, topics={})
         self.world.start()
         self.world.kernel.run_until_complete(self._create_topic())
-        self.budget = FaultBudget(self.world, min_isr=2)
+        self.budget = FaultBudget(self.world, [self._options(synced=synced), *others])
+
+    @staticmethod
+    def _options(*, synced: bool) -> TopicOptions:
+        return TopicOptions(min_insync_replicas=2, config={FLUSH_MESSAGES: 1} if synced else {})
 
     async def _create_topic(self) -> None:
         controllers = [(place.address, place.port) for place in self.world.places if place.is_controller]
@@ -135,6 +140,21 @@ def test_without_eligible_leader_replicas_no_broker_may_lose_data() -> None:
     cluster = Cluster({"eligible.leader.replicas.version": "0"})
     assert not any(cluster.allows(kind, "b1") for kind in LOSSY)
     assert all(cluster.allows(kind, "b1") for kind in CRASHING)
+    cluster.end()
+
+
+def test_a_power_loss_is_a_crash_where_every_record_is_synced_before_it_is_acknowledged() -> None:
+    cluster = Cluster({"eligible.leader.replicas.version": "0"}, synced=True)
+    for name in ("b1", "b2", "b3"):
+        assert cluster.allows("power-loss-broker", name)
+    assert not cluster.allows("wipe-disk", "b1"), "a wiped disk has lost what was synced as well"
+    cluster.end()
+
+
+def test_one_topic_that_relies_on_replication_makes_a_power_loss_a_loss() -> None:
+    cluster = Cluster(None, TopicOptions(min_insync_replicas=2), synced=True)
+    assert cluster.allows("power-loss-broker", "b1")
+    assert not cluster.allows("power-loss-broker", "b2")
     cluster.end()
 
 

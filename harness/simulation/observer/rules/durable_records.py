@@ -1,0 +1,113 @@
+"""DURABLE: records survive the death of a process, and those that the node calls durable survive a power loss.
+
+After each turn the rule notes what a replica holds: its log end, the end of what the log calls durable, and for the
+metadata quorum the epoch, which a node writes down before it acts on it (QC-08). At the first turn of the next
+incarnation the log must reach at least as far: to its former end if only the process died, since the page cache
+survives; to its former durable end after a power loss (QC-20, rule 17). That the records are the same ones is checked
+by LM and EP-04.
+
+Legal: a log that ends earlier
+
+* because it is truncated in that very turn, or begins again after a snapshot;
+* because the process died within a turn, which may have truncated what is not committed;
+* because the topic-partition was moved away from the host meanwhile;
+* on a disk that a fault has wiped, or that has pretended to sync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId, Watched
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+
+QUORUM: TopicPartitionId = (b"", -1)
+"""The place of the metadata log among the logs of a host."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a host held of a log after its last turn that touched it, and whether it has lost power since."""
+
+    incarnation: int
+    deaths_within_turns: int
+    end: int
+    durable: int
+    epoch: int
+    lost_power: bool = False
+
+    @property
+    def survives(self) -> int:
+        """How far the log of the next incarnation must reach."""
+        return self.durable if self.lost_power else self.end
+
+
+class DurableRecords(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._held: dict[tuple[str, TopicPartitionId], _Held] = {}
+
+    def power_lost(self, name: str) -> None:
+        for (host, _), held in self._held.items():
+            if host == name:
+                held.lost_power = True
+
+    def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
+        replicas = {self.cluster.names[one] for one in self.cluster.images.newest[key].replicas}
+        for place in [place for place in self._held if place[1] == key and place[0] not in replicas]:
+            del self._held[place]
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        replica, process = turn.replica, turn.process
+        key = (replica.topic_id, replica.partition)
+        place = (process.name, key)
+        held = self._held.get(place)
+        if held is not None and held.incarnation != process.incarnation:
+            committed = 0 if turn.watched.unclean else turn.watched.log.end
+            self._check(process, turn.watched.log.name, held, replica.end_offset, turn.cut, committed)
+        registration = self.cluster.images.newest.get(key)
+        if registration is not None and replica.broker not in registration.replicas:
+            self._held.pop(place, None)
+            return
+        self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0)
+
+    def quorum_moved(self, turn: QuorumTurn) -> None:
+        process, (end, _, _, epoch) = turn.process, turn.now
+        place = (process.name, QUORUM)
+        held = self._held.get(place)
+        if turn.before is None and held is not None:
+            if epoch < held.epoch and process.disk.keeps_promises:
+                raise InvariantBroken(
+                    "DURABLE",
+                    f"{process.name} comes back in quorum epoch {epoch}, and was in epoch {held.epoch} before",
+                )
+            if turn.reset is None:
+                log = self.cluster.quorum
+                self._check(process, log.name, held, end, turn.cut, log.end)
+        self._hold(place, process, end, turn.node.raft.log.durable_offset, epoch)
+
+    def _hold(
+        self, place: tuple[str, TopicPartitionId], process: SimProcess, end: int, durable: int, epoch: int
+    ) -> None:
+        deaths = process.crashes_in_calls + process.disk_failures
+        self._held[place] = _Held(process.incarnation, deaths, end, min(durable, end), epoch)
+
+    def _check(self, process: SimProcess, log: str, held: _Held, end: int, cut: int | None, committed: int) -> None:
+        """Check the log of a new incarnation. `committed` is the least that a dying process may have truncated to."""
+        if not process.disk.keeps_promises:
+            return
+        least = held.survives if cut is None else min(cut, held.survives)
+        if process.crashes_in_calls + process.disk_failures != held.deaths_within_turns:
+            least = min(least, committed)
+        if held.lost_power and held.durable < held.end:
+            self.cluster.counters.unsynced_ends_lost += end < held.end
+            self.cluster.counters.unsynced_ends_kept += end >= held.end
+        if end < least:
+            how = "were durable before a power loss" if held.lost_power else "were there when its process died"
+            raise InvariantBroken(
+                "DURABLE", f"{log}: {process.name} comes back with records up to {end}, and those up to {least} {how}"
+            )

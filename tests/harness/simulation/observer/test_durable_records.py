@@ -1,0 +1,144 @@
+"""DURABLE as the observer asserts it: hand-made breaches, what is legal, and nodes with the bug (QC-08, QC-20)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from squall.harness.simulation.observer.rules import catalogue
+from squall.harness.simulation.observer.rules.durable_records import DurableRecords
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.run.run import simulate
+from squall.harness.simulation.run.scenarios import find_scenario
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.storage.log import Log
+from tests.harness.simulation.observer.observed import Cluster, HandMadeProcess
+
+
+def with_three(durable: int = 1) -> Cluster:
+    """Three records on all brokers, two of them committed, `durable` of them durable on b3."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1", "b2", "b3")
+    cluster.append(0, 11, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    cluster.append(0, 12, "b1", "b2", "b3")
+    cluster.replica("b3").log.durable_offset = durable
+    cluster.show("b3")
+    return cluster
+
+
+def returns(cluster: Cluster, end: int, *, power_loss: bool = False, within_a_turn: bool = False) -> None:
+    """B3 dies and comes back with records up to `end`."""
+    process = cluster.processes["b3"]
+    process.up = False
+    process.crashes_in_calls += within_a_turn
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    if power_loss:
+        cluster.observer.power_lost("b3")
+    process.up = True
+    process.incarnation += 1
+    replica = cluster.replica("b3")
+    replica.log.cut(end)
+    replica.high_watermark = 0
+    cluster.show("b3", "follower")
+
+
+def test_records_survive_the_death_of_the_process() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: events-0: b3 .* up to 2, .* 3 were there when"):
+        returns(with_three(), 2)
+
+
+def test_durable_records_survive_a_power_loss() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: events-0: b3 .* up to 1, and those up to 2 were durable"):
+        returns(with_three(durable=2), 1, power_loss=True)
+
+
+@pytest.mark.parametrize(("end", "lost", "kept"), [(2, 1, 0), (3, 0, 1)])
+def test_a_power_loss_may_take_what_is_not_durable_and_may_leave_it(end: int, lost: int, kept: int) -> None:
+    cluster = with_three(durable=2)
+    returns(cluster, end, power_loss=True)
+    counters = cluster.observer.cluster.counters
+    assert (counters.unsynced_ends_lost, counters.unsynced_ends_kept) == (lost, kept)
+
+
+def test_a_process_that_dies_within_a_turn_may_have_truncated_what_is_not_committed() -> None:
+    returns(with_three(), 2, within_a_turn=True)
+    with pytest.raises(InvariantBroken, match=r"^DURABLE"):
+        returns(with_three(), 1, within_a_turn=True)
+
+
+def test_a_truncation_in_the_first_turn_is_legal() -> None:
+    cluster = with_three()
+    process = cluster.processes["b3"]
+    process.incarnation += 1
+    cluster.truncate("b3", 2)
+
+
+def test_a_replica_that_was_moved_away_and_comes_back_begins_again() -> None:
+    cluster = with_three()
+    cluster.change(replicas=[1, 2], isr=[1, 2])
+    cluster.change(replicas=[1, 2, 3], isr=[1, 2])
+    returns(cluster, 0)
+
+
+def test_a_wiped_disk_keeps_nothing() -> None:
+    cluster = with_three(durable=3)
+    cluster.processes["b3"].disk.wipe()
+    returns(cluster, 0, power_loss=True)
+
+
+# -- the metadata log -----------------------------------------------------------------------------------------------
+
+
+def quorum_returns(change: Callable[[HandMadeProcess], None]) -> None:
+    """B2 dies, loses power and comes back, changed."""
+    cluster = Cluster()
+    process = cluster.processes["b2"]
+    process.raft.durable_offset, process.raft.epoch = process.raft.end_offset, 3
+    cluster.change(isr=[1, 2])
+    cluster.observer.power_lost("b2")
+    process.incarnation += 1
+    process.raft.high_watermark, process.image = 0, MetadataImage()
+    change(process)
+    cluster.observer.event("voters", node=2, offset=0, voters=[])
+    cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_durable_metadata_survives_a_power_loss() -> None:
+    quorum_returns(lambda process: process.raft.content.cut(process.raft.durable_offset))
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: __cluster_metadata-0: b2 comes back with records up to 0"):
+        quorum_returns(lambda process: process.raft.content.cut(0))
+
+
+def test_the_quorum_epoch_survives_a_power_loss() -> None:
+    def earlier(process: HandMadeProcess) -> None:
+        process.raft.epoch = 2
+
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: b2 comes back in quorum epoch 2, and was in epoch 3 before"):
+        quorum_returns(earlier)
+
+
+# -- nodes with the bug -------------------------------------------------------------------------------------------
+
+
+SYNCED_WORLD = 25
+"""A seed whose world has brokers that sync every record before they answer for it, and power losses."""
+
+
+def test_only_this_rule_sees_that_nodes_do_not_sync_what_they_call_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds, _ = find_scenario("worlds")
+    healthy = simulate(worlds, SYNCED_WORLD)
+    assert healthy.verdict == "valid" and healthy.counts["fault power-loss-broker"] >= 1
+    synced = Log.flush
+
+    def pretends(self: Log) -> int:
+        if "__cluster_metadata" in self.directory:
+            return synced(self)
+        self.durable_offset = self.end_offset
+        return self.durable_offset
+
+    monkeypatch.setattr(Log, "flush", pretends)
+    assert simulate(worlds, SYNCED_WORLD).broken == ("DURABLE",)
+    monkeypatch.setattr(catalogue, "RULES", tuple(one for one in catalogue.RULES if one is not DurableRecords))
+    assert "DURABLE" not in simulate(worlds, SYNCED_WORLD).broken
