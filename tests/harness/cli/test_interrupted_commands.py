@@ -27,8 +27,9 @@ time: {load: 4s, settle: 5s}
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)], ids=["SIGINT-2", "SIGTERM-1"]
+)
 def test_a_simulation_sums_up_the_seeds_that_ended(number: signal.Signals, processes: int, squall: Any) -> None:
     (squall.directory / "small.yaml").write_text(SUITE)
     words = ("simulate", "small.yaml", "--seeds", "100000", "--seed", "1", "--processes", str(processes))

@@ -136,8 +136,8 @@ def worker_ids(load1: Remote) -> list[int]:
     ]
 
 
-def await_that(condition: Callable[[], object], what: str) -> None:
-    wait_until(condition, what, PATIENCE_SECONDS, every=0.05)
+def await_that(condition: Callable[[], object], what: str, timeout: float = PATIENCE_SECONDS) -> None:
+    wait_until(condition, what, timeout, every=0.05)
 
 
 def begun(squall: Any, lab: Lab, load1: Remote) -> tuple[subprocess.Popen[str], str]:
@@ -151,7 +151,7 @@ def begun(squall: Any, lab: Lab, load1: Remote) -> tuple[subprocess.Popen[str], 
         counted = load1.run(recorded)
         return counted.ok and int(counted.stdout.split()[0]) > 100
 
-    await_that(has_rows, "a load worker on the client host has recorded something")
+    await_that(has_rows, "a load worker on the client host has recorded something", timeout=90)
     return process, load1.run(recorded).stdout.split()[1]
 
 

@@ -17,7 +17,7 @@ from squall.results.checkers.kernels.operations import FAIL, INFO, OK
 from squall.results.history.table_schemas import GROUP_SCHEMA
 from squall.results.synthetic.forge_groups import GroupOperation, group_table
 
-A_FEW = 3_000
+A_FEW = 1_500
 MANY = 100_000
 
 

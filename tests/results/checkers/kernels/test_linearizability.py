@@ -19,7 +19,7 @@ from squall.results.history.segments import ACKS_ALL
 from squall.results.synthetic.forge import Forged
 
 Check = Callable[..., PartitionResult]
-HISTORIES = 2000
+HISTORIES = 800
 ALL = 1_000_000
 UNREAD = -2
 

@@ -10,7 +10,7 @@ from squall.results.checkers.transactions.list_append import check_list_append, 
 from squall.results.synthetic.forge_transactions import table_of
 from tests.results.checkers.transactions.oracle import MODELS, random_history, serializable
 
-A_FEW = 1_500
+A_FEW = 800
 MANY = 100_000
 
 

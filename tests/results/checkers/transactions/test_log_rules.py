@@ -20,7 +20,7 @@ from squall.results.synthetic.forge_log_transactions import (
     log_table,
 )
 
-A_FEW = 2_000
+A_FEW = 1_000
 MANY = 100_000
 
 
