@@ -2,7 +2,7 @@
 
 The observer examines a node between two of its turns, before any output of the turn is released, and it examines what
 clients receive at the time they receive it. It asserts nothing itself: it turns the nodes' trace, their turns, power
-losses and the clients' events into calls of rules, each in its own file of `rules/` (`rules/catalogue.py` lists them,
+losses and the clients' events into calls of rules, each in its own file of `rules/` (`catalogue.py` lists them,
 `rule.py` says at which moments they are called), over state that they share (`observed_cluster.py`). Three parts of
 that state check what they record:
 
@@ -26,9 +26,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from squall.harness.simulation.observer.catalogue import all_rules
 from squall.harness.simulation.observer.event_context import Moment, TraceEvent, Turn
 from squall.harness.simulation.observer.quorum_follower import QuorumFollower
-from squall.harness.simulation.observer.rules.catalogue import all_rules
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rules
 from squall.harness.simulation.observer.state.counters import Counters
 from squall.harness.simulation.observer.state.observed_cluster import READ_BYTES, ObservedCluster, Watched

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from squall.harness.simulation.observer.rules import catalogue
+from squall.harness.simulation.observer import catalogue
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.run.run import simulate

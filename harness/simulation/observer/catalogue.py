@@ -19,10 +19,10 @@ from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
-from squall.harness.simulation.observer.rules.quorum_commitment import QuorumCommitment
-from squall.harness.simulation.observer.rules.quorum_leader import QuorumLeader
-from squall.harness.simulation.observer.rules.quorum_progress import QuorumProgress
-from squall.harness.simulation.observer.rules.quorum_votes import QuorumVotes
+from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
+from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster

@@ -1,0 +1,1 @@
+"""Rules about the metadata quorum and its log, one a module."""
