@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from squall.harness.cli.check import Judge, shown_path
+from squall.harness.cli.lake import add_to_lake
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.run.run import ScenarioRun
@@ -95,6 +96,8 @@ class Campaign:
     spark_master: str | None
     in_process: bool
     console: Console
+    lake: Path | None = None
+    """Where the rows about each run are added; None for nowhere."""
     wait: float | None = None
     """How many seconds to wait for hosts in use; None means no waiting."""
     outcomes: list[Outcome] = field(default_factory=list)
@@ -155,6 +158,8 @@ class Campaign:
             verdict = judge.judge([directory])[0]
             with contextlib.suppress(IllFormedHistory):  # the verdict reports it
                 save_timeline(directory)
+            if self.lake is not None:
+                add_to_lake(directory, self.lake, self.console)
         except (UsageError, OSError) as trouble:
             problem = str(trouble) if isinstance(trouble, UsageError) else file_problem(trouble)
             if total == 1 or problem is None:

@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import track
 
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.common.text import grouped, several
+from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG, Case, Family
+from squall.results.synthetic.forge_lake import forge_runs
 from squall.results.synthetic.forge_verify import CLEAN, CaseResult, questions, verified
 
 MOST_IN_ONE_PIECE = 200_000
@@ -49,6 +52,23 @@ def forge_run(
     console.print(f"{'forged':<11}{what}: {several(count, 'operation')} of kind {family.kind}, {seconds:.1f} s")
     console.print(f"{'must be':<11}{must}")
     console.print(f"{'judge':<11}squall check {out}", markup=False)
+    return 0
+
+
+def forge_lake(out: Path, *, runs: int, seed: int, console: Console) -> int:
+    """Forge a lake of so many runs, for dashboards and queries."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: already exists and is not empty", remedy="name a directory that is new")
+    began = time.perf_counter()
+    with _in_one_step(out.resolve()) as draft:
+        lake = Lake(draft)
+        for entry in track(
+            forge_runs(runs, seed=seed), "runs", runs, console=console, transient=True, disable=not console.is_terminal
+        ):
+            lake.add(entry, durably=False)
+        lake.compact()
+    console.print(f"{'forged':<11}{several(runs, 'run')} in a lake, {time.perf_counter() - began:.1f} s")
+    console.print(f"{'look':<11}squall runs --lake {out}", markup=False)
     return 0
 
 

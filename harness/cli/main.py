@@ -29,6 +29,7 @@ from squall.harness.cli.buggify import CommandWithBuggify, buggify
 from squall.harness.cli.cluster import cluster_app
 from squall.harness.cli.faults import OptionalValues, faults
 from squall.harness.cli.lab import lab_app
+from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
@@ -59,6 +60,7 @@ app.add_typer(lab_app, name="lab")
 app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(lake_app, name="lake")
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
@@ -106,6 +108,7 @@ def run(
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
     wait: WaitOption = None,
+    lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -136,6 +139,7 @@ def run(
         in_process=in_process,
         console=console(),
         wait=patience,
+        lake=lake,
     )
     return campaign.run()
 
@@ -506,7 +510,7 @@ def bench(
 
 @app.command(
     epilog="Examples: squall forge --list · squall forge --operations 1000000 --seed 7 --anomaly lost_write OUT · "
-    "squall forge --kind registers OUT · squall forge --verify --seeds 60"
+    "squall forge --kind registers OUT · squall forge --verify --seeds 60 · squall forge --runs 10000 OUT"
 )
 def forge(
     out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
@@ -527,6 +531,10 @@ def forge(
     processes: Annotated[
         int | None, typer.Option(min=1, help="with --verify: how many at once; by default one for each core")
     ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="forge the rows of so many runs in nights of 60, as a lake in OUT"),
+    ] = None,
 ) -> int:
     """Make a history without a cluster: healthy, with one anomaly, or a near-miss; or verify the checks with them."""
     from squall.harness.cli import forge as forge_module
@@ -541,6 +549,8 @@ def forge(
         raise UsageError(
             "squall forge needs a directory to write to", remedy="squall forge OUT, or --list, or --verify"
         )
+    if runs is not None:
+        return forge_module.forge_lake(out, runs=runs, seed=seed, console=console())
     return forge_module.forge_run(
         out, operations=operations, seed=seed, case_name=anomaly, kind=kind, console=console()
     )
@@ -570,6 +580,14 @@ def import_(
     return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
 
 
+app.command(
+    "runs",
+    epilog="Examples: squall runs · squall runs --since 7d --verdict invalid · squall runs --scenario torn-tail --json",
+)(list_runs)
+app.command(
+    "sql",
+    epilog='Examples: squall sql "select * from scenarios" · squall sql "select date, verdict, runs from verdicts"',
+)(sql)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command(

@@ -5,23 +5,20 @@ The plan and the hosts are known from the start, `Facts` become known during the
 
 from __future__ import annotations
 
-import os
-import platform
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib import metadata
 from typing import Any
-
-import confluent_kafka
 
 from squall.harness.hosts.client_bundle import ClientHost
 from squall.harness.hosts.clocks import ClockReading
 from squall.harness.hosts.system import NodePlan
 from squall.harness.lab.reduced_lab import LACKS
+from squall.harness.run.provenance import machine, versions
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.scenario.plan import RunPlan
-from squall.harness.scenario.suite import plugins_of
+from squall.harness.scenario.suite import Scenario, plugins_of
 from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
 
@@ -37,6 +34,9 @@ class Facts:
     trouble: list[str] = field(default_factory=list)
     bundles: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: dict[str, object] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=versions)
+    machine: Mapping[str, str] = field(default_factory=machine)
+    """As it was before the run: a busy control node would be slower during it."""
 
 
 def manifest_of(
@@ -95,9 +95,10 @@ def manifest_of(
             **({PLUGINS: used} if (used := plugins_of(scenario)) else {}),
         },
         node_config=dict(config_texts(scenario.cluster.config)),
+        scenario_hash=scenario_hash(scenario),
         schedule_hash=plan.schedule.content_hash(),
-        versions=versions(),
-        machine=machine(),
+        versions=dict(facts.versions),
+        machine=dict(facts.machine),
         hosts=(
             *(_node_facts(node, hosts, facts.bundles.get(node.host, {})) for node in nodes),
             *(_client_facts(client, clocks) for client in clients),
@@ -143,20 +144,6 @@ def config_texts(config: Mapping[str, str | int | float | bool]) -> tuple[tuple[
     )
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the programs that a verdict depends on."""
-    return {
-        "squall": metadata.version("squall"),
-        "python": platform.python_version(),
-        "confluent-kafka": metadata.version("confluent-kafka"),
-        "librdkafka": confluent_kafka.libversion()[0],
-    }
-
-
-def machine() -> dict[str, str]:
-    """Describe the control node, as far as it explains figures."""
-    return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processors": str(os.cpu_count()),
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
-    }
+def scenario_hash(scenario: Scenario) -> str:
+    """Return a hash that is equal for runs of the same scenario as it is stated, whatever their seed."""
+    return hashlib.sha256(scenario.model_dump_json().encode()).hexdigest()

@@ -127,6 +127,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     workload: dict[str, Any] = {}
     options: dict[str, Any] = {}
     node_config: dict[str, str] = {}
+    scenario_hash: str = ""
+    """Of everything that the scenario states, without the seed."""
     schedule_hash: str = ""
     trace_hash: str = ""
     versions: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
     tables/throughput.parquet     bucket, f, type, operations
     tables/latency.parquet        bucket, sends, p50, p99, p999, max (seconds, from the intended start)
+    tables/latency_classes.parquet   latency class, the longest latency in it (ns), sends; over the whole run
     tables/errors.parquet         bucket, f, error, operations
     tables/outages.parquet        topic, partition, start, end (seconds)
     tables/partitions.parquet     a row per topic-partition: counts, anomalies, longest outage, lag
@@ -27,6 +28,7 @@ from squall.results.checkers.log.result import PartitionResult
 from squall.results.history.segments import FUNCTIONS, TYPES
 
 TABLES_FOLDER: Final = "tables"
+LATENCY_CLASSES: Final = "latency_classes"
 MOST_BUCKETS: Final = 240
 BUCKET_SECONDS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3600)
 QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -69,6 +71,7 @@ def series_of(results: Sequence[PartitionResult], counts: Counts, frame: Frame) 
         {
             "throughput": _throughput(counts.throughput, frame),
             "latency": _latency(counts.latencies, frame),
+            LATENCY_CLASSES: _latency_classes(counts.latencies),
             "errors": _errors(counts.errors, frame),
             "outages": _outages(results, frame),
             "partitions": _partitions(results, frame),
@@ -109,6 +112,19 @@ def _latency(sent: Tally, frame: Frame) -> pa.Table:
         columns[name] = [class_nanoseconds(one) / 1e9 for one in latency_class[reached].tolist()]
     types = {"second": pa.float64(), "sends": pa.int64(), **dict.fromkeys(QUANTILES, pa.float64())}
     return pa.table(columns, pa.schema(list(types.items())))
+
+
+def _latency_classes(sent: Tally) -> pa.Table:
+    """Count the sends of the whole run by class of latency: counts of several runs add up, quantiles do not."""
+    keys, count = sent.arrays
+    classes, place = np.unique(bucket_and_class(keys)[1], return_inverse=True)
+    sends = np.bincount(place, weights=count, minlength=len(classes)).astype(np.int64)
+    columns = {
+        "latency_class": classes.astype(np.int64),
+        "longest_ns": [int(class_nanoseconds(one)) for one in classes.tolist()],
+        "sends": sends,
+    }
+    return pa.table(columns, pa.schema([(name, pa.int64()) for name in columns]))
 
 
 def quantiles(histogram: Mapping[int, int]) -> dict[str, float]:
