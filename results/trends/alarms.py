@@ -1,7 +1,7 @@
 """Raise an alarm on the night on which a change of level has become certain, three nights after it began.
 
 The three most recent nights are compared with the nights before them, back to the last alarm, by an exact rank test.
-As long as nothing changes, the three ranks are any three with equal probability, whatever the distribution of the
+As long as nothing changes, the three ranks are any three with equal probability, for any distribution of the
 noise. So the probability of a false alarm is at most `alpha` on each night, and after N nights the smallest p-value is
 2 / C(N + 3, 3): with `alpha` 0.001 there can be no alarm before the 24th night.
 """

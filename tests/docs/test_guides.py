@@ -22,6 +22,7 @@ NAMES = (
     "writing-a-system.md",
     "checking-transactions.md",
     "exploring-a-run.md",
+    "trends.md",
 )
 GUIDES = tuple(ROOT / "docs" / name for name in NAMES)
 

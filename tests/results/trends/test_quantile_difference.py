@@ -49,7 +49,7 @@ def test_the_seed_decides_the_interval_and_nothing_else() -> None:
     assert first.difference == other.difference and (first.low, first.high) != (other.low, other.high)
 
 
-def test_the_interval_covers_the_true_difference_nearly_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_difference_nearly_as_often_as_said() -> None:
     """Two samples of 15 runs without a difference. A bootstrap over few runs claims a little too much."""
     covered = 0
     for seed in range(60):
