@@ -37,6 +37,14 @@ def test_each_alarm_is_that_of_the_series_up_to_its_night() -> None:
     assert tuple(one for one in by_night if one is not None) == found
 
 
+def test_only_the_last_120_nights_are_the_reference() -> None:
+    """Before them the metric varied so much that nothing after would stand out."""
+    series = np.concatenate((np.where(np.arange(100) % 2, 80.0, 120.0), noisy(123, noise=0.005)))
+    (alarm,) = alarms(with_step(series, 220, 1.1))
+    assert alarm.night == 222
+    assert alarm.p == pytest.approx(2 / comb(123, 3))
+
+
 def test_two_bad_nights_raise_no_alarm() -> None:
     series = noisy()
     series[40:42] *= 1.5

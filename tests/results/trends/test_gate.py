@@ -47,7 +47,8 @@ def test_a_metric_of_which_more_is_better_has_the_same_error_rates() -> None:
 
 
 def test_equal_samples_pass_and_worse_ones_fail_with_a_reason() -> None:
-    assert gate(EVEN, EVEN, higher_is_better=False).outcome == "pass"
+    for higher_is_better in (False, True):
+        assert gate(EVEN, EVEN, higher_is_better=higher_is_better).outcome == "pass"
     failed = gate(EVEN, EVEN * 1.1, higher_is_better=False)
     assert failed.outcome == "fail"
     assert failed.reason.startswith("worse: +10.0% (") and "20 and 20 runs" in failed.reason

@@ -59,15 +59,20 @@ def test_critical_values_are_those_of_published_tables(first: int, second: int, 
     assert ranks._outside(first, second, 0.025) == critical + 1
 
 
-def test_the_normal_approximation_agrees_with_exact_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("values", "more"), [(40, 4), (3, 0)])
+def test_the_normal_approximation_agrees_with_exact_tails(
+    values: int, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few ties, and with samples of three different values only."""
     rng = np.random.default_rng(1)
-    first, second = rng.integers(0, 40, 30), rng.integers(4, 44, 30)
+    first, second = rng.integers(0, values, 30), rng.integers(more, values + more, 30)
     exact = rank_test(first, second)
     monkeypatch.setattr(ranks, "EXACT_WORK_MAX", 0)
     approximate = rank_test(first, second)
     assert exact.exact and not approximate.exact
     assert approximate.p == pytest.approx(exact.p, rel=0.05)
     assert approximate.larger == pytest.approx(exact.larger, rel=0.05)
+    assert approximate.smaller == pytest.approx(exact.smaller, rel=0.05)
 
 
 def test_equal_values_throughout_show_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
