@@ -23,6 +23,8 @@ from squall.results.history.segments import ClusterObservation, FaultWindow
 from squall.results.lake.entry import Entry
 from squall.results.lake.histogram import added, quantile_seconds
 from squall.results.report.tables import LATENCY_CLASSES, Series
+from squall.results.trends import fingerprints
+from squall.results.trends.fingerprints import Finding
 from squall.results.verdict.verdict import Verdict
 
 NOT_JUDGED: Final = "none"
@@ -171,8 +173,9 @@ def _anomalies(manifest: Manifest, verdict: Verdict | None, faults: Sequence[Fau
 
 def fingerprint(scenario: str, anomaly: str, kinds: Iterable[str], mutants: Iterable[str] = ()) -> str:
     """Return what equal findings have in common: 16 hexadecimal digits. Offsets, times and seeds do not count."""
-    words = "\n".join([scenario, anomaly, *sorted(kinds), "with", *sorted(mutants)])
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
+    return fingerprints.fingerprint(
+        Finding(scenario, anomaly, suspect=", ".join(sorted(mutants)), faults=tuple(sorted(kinds)))
+    )
 
 
 def _fault(

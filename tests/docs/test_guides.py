@@ -23,6 +23,7 @@ NAMES = (
     "checking-transactions.md",
     "exploring-a-run.md",
     "lake.md",
+    "trends.md",
 )
 GUIDES = tuple(ROOT / "docs" / name for name in NAMES)
 
