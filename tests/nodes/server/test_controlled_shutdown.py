@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters import Cluster
@@ -16,6 +16,8 @@ from tests.nodes.server.steady_load import QUIET, Load
 pytestmark = pytest.mark.xdist_group("clusters")
 TOPIC, PARTITIONS = "handed-over", 6
 GAP_MAX_S = 1.0
+ANSWER_MAX_S = 20
+"""A client that is new connects and learns the versions first, which takes seconds while a machine is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +34,18 @@ def cluster() -> Iterator[Cluster]:
 def seen_by(cluster: Cluster, broker: int) -> dict[int, tuple[int, set[int]]]:
     """Leader and ISR of each topic-partition, as one broker says."""
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.ports[broker]}"} | QUIET)
-    found = admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
+    found = admin.list_topics(TOPIC, timeout=ANSWER_MAX_S).topics[TOPIC].partitions
     return {number: (one.leader, set(one.isrs)) for number, one in found.items()}
 
 
 def await_all_in_sync(cluster: Cluster) -> None:
+    """Wait until each broker answers, and sees every replica in sync; one that has just started does neither."""
+
     def holds() -> bool:
-        seen = [view for broker in cluster.ports for view in seen_by(cluster, broker).values()]
+        try:
+            seen = [view for broker in cluster.ports for view in seen_by(cluster, broker).values()]
+        except KafkaException:
+            return False
         return all(isr == {1, 2, 3} for _, isr in seen)
 
     cluster.wait_for("every broker sees all in sync", holds)
