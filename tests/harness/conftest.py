@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,17 +41,27 @@ class CommandLine:
         return [*self.prefix, sys.executable, "-m", "squall.harness.cli.main", *map(str, arguments)]
 
     def __call__(self, *arguments: str | Path) -> Said:
-        done = subprocess.run(
+        process = subprocess.Popen(
             self.argv(*arguments),
             cwd=self.directory,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=self.seconds,
-            check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        try:
+            out, err = process.communicate(timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it writes where each of its threads is
+            out, err = process.communicate(timeout=60)
+            raise AssertionError(
+                f"{arguments} did not end within {self.seconds:g} s:\n{out[-4000:]}{err[-12000:]}"
+            ) from None
+        except BaseException:
+            process.kill()
+            raise
+        return Said(process.returncode, out, err)
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """Started and left alone; what it says goes to `said.txt`."""
@@ -78,7 +89,7 @@ class CommandLine:
         return replace(self, seconds=seconds)
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "TERM": "xterm-256color", **self.environment}
+        return {**os.environ, "TERM": "xterm-256color", "PYTHONFAULTHANDLER": "1", **self.environment}
 
 
 @pytest.fixture
