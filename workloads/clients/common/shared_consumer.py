@@ -26,6 +26,7 @@ import msgspec
 
 from squall.workloads.clients.common import errors
 from squall.workloads.clients.common.client import GENERATION_STRIDE, ClientPlan, TopicPartition
+from squall.workloads.clients.common.client_threads import await_end
 from squall.workloads.clients.common.inbox import Inbox, Mailbox, Run
 from squall.workloads.core.operation import (
     FAIL,
@@ -130,7 +131,7 @@ class ThreadedInstance(ConsumerInstance):
 
     async def ended(self) -> None:
         if self._thread is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+            await await_end(self._thread)
 
     def _live(self) -> None:
         death: str | None = None

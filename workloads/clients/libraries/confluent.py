@@ -39,6 +39,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from squall.workloads.clients.common import errors
 from squall.workloads.clients.common.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.common.client_threads import await_end
 from squall.workloads.clients.common.inbox import Run
 from squall.workloads.clients.common.payload import decode_value
 from squall.workloads.clients.common.shared_consumer import POLL_SECONDS, Sessions, SharedConsumer, ThreadedInstance
@@ -219,7 +220,7 @@ class _ProducerInstance:
         return not self.thread.is_alive()
 
     async def ended(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+        await await_end(self.thread)
 
     def _error(self, error: KafkaError) -> None:
         if error.fatal():

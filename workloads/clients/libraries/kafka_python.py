@@ -30,6 +30,7 @@ from kafka import errors as kafka_errors
 
 from squall.workloads.clients.common import errors
 from squall.workloads.clients.common.client import Client, ClientPlan
+from squall.workloads.clients.common.client_threads import await_end
 from squall.workloads.clients.common.errors import exception_name
 from squall.workloads.clients.common.inbox import Mailbox
 from squall.workloads.clients.common.shared_producer import Delivered, SharedProducer
@@ -160,7 +161,7 @@ class ProducerInstance:
         return not self.thread.is_alive()
 
     async def ended(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+        await await_end(self.thread)
 
     def _serve(self) -> None:
         """The thread's function. However it ends, every waiting record gets a report."""
