@@ -118,6 +118,10 @@ class Replicas:
     def all(self) -> list[HostedPartition]:
         return list(self._by_id.values())
 
+    def fetcher_of(self, leader: int) -> ReplicaFetcher | None:
+        """The fetcher of what that broker leads, None if nothing was ever followed there."""
+        return self._fetchers.get(leader)
+
     def may_join(self, broker: int) -> bool:
         """Whether metadata lets a broker join an ISR: it is unfenced and not shutting down (KIP-841)."""
         return self._view.is_eligible(broker)
