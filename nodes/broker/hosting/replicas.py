@@ -366,12 +366,10 @@ class Replicas:
         self._logs.settle()
 
     def deadline(self) -> int:
-        nearest = self._logs.deadline()
+        parts = [self._logs.deadline(), *(fetcher.deadline() for fetcher in self._fetchers.values())]
         if self._by_id:
-            nearest = min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
-        for fetcher in self._fetchers.values():
-            nearest = min(nearest, fetcher.deadline())
-        return nearest
+            parts += (self._shrink_due, self._checkpoint_due, self._retention_due)
+        return min(parts)
 
     def take_requests(self) -> list[OutboundRequest]:
         taken: list[OutboundRequest] = []
