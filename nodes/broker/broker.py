@@ -105,6 +105,12 @@ class Broker:
             mutants=mutants,
             buggify=buggify,
         )
+        self._requests = (
+            self.isr_sender.requests,
+            self.lifecycle.requests,
+            self._producer_ids.requests,
+            self._forwarding.requests,
+        )
         offsets = OffsetsHandler(self.replicas)
         coordinators = CoordinatorsApi(config, self.image)
         log_dirs = LogDirsApi(config, self.replicas)
@@ -175,7 +181,7 @@ class Broker:
             for parked in self._deadlines.all():
                 parked.look(now)
         self.replicas.settle()
-        if self._history is None:
+        if self.replicas.isr_wanted and self._history is None:
             self.isr_sender.tick(now)  # a follower that has just caught up joins with this turn's requests
 
     # -- metadata and time ----------------------------------------------------------------------------------------
@@ -232,7 +238,8 @@ class Broker:
     def tick(self, now: int) -> None:
         for parked in self._deadlines.due(now):
             parked.expire(now)
-        self._begin_if_caught_up(now)
+        if self._history is not None:
+            self._begin_if_caught_up(now)
         self.lifecycle.tick(now)
         if self._history is None:
             self.replicas.tick(now)
@@ -242,22 +249,17 @@ class Broker:
     def deadline(self) -> int:
         if self.observer.is_loading or self.replicas.is_busy:
             return 0
-        nearest = min(self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline())
+        parts = [self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline()]
         if self._apply_at:
-            nearest = min(nearest, self._apply_at)
+            parts.append(self._apply_at)
         if self._history is None:
-            nearest = min(nearest, self.replicas.deadline(), self.isr_sender.deadline())
-        return nearest
+            parts += (self.replicas.deadline(), self.isr_sender.deadline())
+        return min(parts)
 
     def take_requests(self) -> list[OutboundRequest]:
         """Return all requests to other nodes that were added since the last call."""
         taken = self.replicas.take_requests()
-        for requests in (
-            self.isr_sender.requests,
-            self.lifecycle.requests,
-            self._producer_ids.requests,
-            self._forwarding.requests,
-        ):
+        for requests in self._requests:
             if requests:
                 taken += requests
                 requests.clear()

@@ -352,6 +352,12 @@ class QuorumController:
         self._watch_leadership(now)
         if not self._follow_snapshot():
             return
+        if self._raft.high_watermark > self.committed.last_offset + 1:
+            self._replay()
+        self._activate_if_ready(now)
+        self._answer_parked()
+
+    def _replay(self) -> None:
         committed, left = self.committed, REPLAYED_IN_A_TURN
         for batch in self._raft.committed(committed.last_offset + 1):
             if not batch.is_control:
@@ -362,8 +368,6 @@ class QuorumController:
             left -= len(batch.values)
             if left <= 0:
                 break
-        self._activate_if_ready(now)
-        self._answer_parked()
 
     def _follow_snapshot(self) -> bool:
         """Whether the log continues where `committed` ends; if not, load more of the missing snapshot (SN-04)."""

@@ -172,6 +172,8 @@ class RequestChannel:
         self.expired = 0
         self._queue: deque[Inbound] = deque()
         self._paused: dict[int, Connection] = {}
+        self.has_paused = False
+        """Whether connections that feed it are paused."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -217,10 +219,18 @@ class RequestChannel:
 
     def remember_paused(self, connection: Connection) -> None:
         self._paused[connection.id] = connection
+        self.has_paused = True
         self.pauses += 1
 
     def forget(self, connection: Connection) -> None:
         self._paused.pop(connection.id, None)
+        self.has_paused = bool(self._paused)
+
+    @property
+    def is_strained(self) -> bool:
+        """Whether connections are paused or memory is short; if not, there is nothing to resume or to close."""
+        budget = self.budget
+        return self.has_paused or budget.exhausted_since != NEVER or not budget.has_room
 
     def relieved(self) -> list[Connection]:
         """Paused connections that may be resumed because half of the channel is free."""
@@ -452,6 +462,8 @@ class Connections:
 
     def relieve(self, channel: RequestChannel) -> None:
         """Resume connections that a full channel had paused, if there is room again."""
+        if not channel.has_paused:
+            return
         for connection in channel.relieved():
             if not connection.is_overfull:
                 self._resume(connection)

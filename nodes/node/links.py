@@ -109,6 +109,8 @@ class Links:
         self._by_connection: dict[int, _Link] = {}
         self._for_controller: list[_Waiting] = []
         self._look_again = NEVER
+        self._nearest = 0
+        """When `tick` has something to do; 0 while unknown, because something has changed."""
         self._last_connection = 0
         self.controller_times: dict[int, Recent] = {}
         """By API key: time from a component's request to the active controller to its completion, with any result."""
@@ -129,10 +131,15 @@ class Links:
     def _ask_controller(self, now: int, waiting: _Waiting) -> None:
         leader = self._directory.active_controller()
         if leader is None:
-            self._for_controller.append(waiting)
-            self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
+            self._ask_again(now, waiting)
         else:
             self._enqueue(now, waiting, to_controller=True, node=leader)
+
+    def _ask_again(self, now: int, waiting: _Waiting) -> None:
+        """Look for the active controller after a pause."""
+        self._for_controller.append(waiting)
+        self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
+        self._nearest = 0
 
     def _enqueue(self, now: int, waiting: _Waiting, *, to_controller: bool, node: int) -> None:
         key = (to_controller, node, purpose_of(waiting.request.message))
@@ -144,7 +151,7 @@ class Links:
 
     def _advance(self, now: int, link: _Link) -> None:
         """Send waiting requests, or start a connection for them."""
-        link.due = 0
+        link.due = self._nearest = 0
         if link.established:
             while link.waiting:
                 self._send(now, link, link.waiting.popleft())
@@ -183,8 +190,7 @@ class Links:
     def _follow_controller(self, waiting: _Waiting) -> Complete:
         def complete(now: int, response: Message | None) -> None:
             if response is not None and says_not_controller(response) and now + CONTROLLER_RETRY < waiting.deadline:
-                self._for_controller.append(waiting)
-                self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
+                self._ask_again(now, waiting)
             else:
                 self._finish(now, waiting, response)
 
@@ -220,7 +226,7 @@ class Links:
         if link is None:
             return
         link.backoff = BACKOFF_MIN
-        link.due = 0
+        link.due = self._nearest = 0
         try:
             link.session.received(now, frame)
         except ProtocolError:
@@ -240,7 +246,7 @@ class Links:
 
     def _lost(self, now: int, link: _Link) -> None:
         link.connection = 0
-        link.due = 0
+        link.due = self._nearest = 0
         link.established = False
         link.connect_deadline = NEVER
         self._rest(now, link)
@@ -259,8 +265,7 @@ class Links:
         """Fail a request that was never sent; one to the active controller may be retried at another."""
         request = waiting.request
         if isinstance(request.destination, ToActiveController) and now < waiting.deadline:
-            self._for_controller.append(waiting)
-            self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
+            self._ask_again(now, waiting)
         elif isinstance(request.destination, ToActiveController):
             self._finish(now, waiting, None)
         else:
@@ -269,11 +274,14 @@ class Links:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
+        if self.deadline() > now:
+            return
         for link in list(self._links.values()):
             if link.due <= now:
                 self._tick_link(now, link)
         if self._look_again <= now:
             self._look_again = NEVER
+            self._nearest = 0
             again, self._for_controller = self._for_controller, []
             for waiting in again:
                 if waiting.deadline <= now:
@@ -295,13 +303,15 @@ class Links:
         self._advance(now, link)
 
     def deadline(self) -> int:
-        nearest = self._look_again
-        for link in self._links.values():
-            if link.due == 0:
-                link.due = self._due(link)
-            if link.due < nearest:
-                nearest = link.due
-        return nearest
+        if self._nearest == 0:
+            nearest = self._look_again
+            for link in self._links.values():
+                if link.due == 0:
+                    link.due = self._due(link)
+                if link.due < nearest:
+                    nearest = link.due
+            self._nearest = nearest
+        return self._nearest
 
     @staticmethod
     def _due(link: _Link) -> int:

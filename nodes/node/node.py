@@ -97,6 +97,7 @@ class Node:
                 ("data", config.queued_max_request_bytes),
             )
         )
+        self._channels = (self.control, self.data)
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
             | {one.listener: self.data for one in config.broker_listeners},
@@ -247,7 +248,7 @@ class Node:
         self._clock.turn = now
         self.connections.drained()
         self._hear_peers(now)
-        served = self._serve_control(now)
+        served = len(self.control) > 0 and self._serve_control(now)
         self._run_timers(now)
         self._apply_metadata(now)
         urgent = served or bool(self.raft.requests) or (self.broker is not None and self.broker.is_urgent)
@@ -265,13 +266,15 @@ class Node:
                 method(now, *arguments)
 
     def _run_timers(self, now: int) -> None:
-        self.connections.expire(now)
-        for channel in (self.control, self.data):
-            self.connections.make_room(now, channel)
-            self.connections.relieve(channel)
-        if self.connections.notices:
-            self.notices += [f"node {self.config.node_id}: {line}" for line in self.connections.notices]
-            self.connections.notices.clear()
+        connections = self.connections
+        connections.expire(now)
+        for channel in self._channels:
+            if channel.is_strained:
+                connections.make_room(now, channel)
+                connections.relieve(channel)
+        if connections.notices:
+            self.notices += [f"node {self.config.node_id}: {line}" for line in connections.notices]
+            connections.notices.clear()
         self.links.tick(now)
         control_now = self._control_time(now)
         self.raft.tick(control_now)
@@ -287,11 +290,13 @@ class Node:
             if self.broker.notices:
                 self.notices += self.broker.notices
                 self.broker.notices.clear()
-        if self.raft.snapshots.notices:
-            self.notices += self.raft.snapshots.notices
-            self.raft.snapshots.notices.clear()
-        if self.raft.leader_and_epoch != self._leader_seen:
-            self._leader_seen = leader, epoch = self.raft.leader_and_epoch
+        snapshots = self.raft.snapshots
+        if snapshots.notices:
+            self.notices += snapshots.notices
+            snapshots.notices.clear()
+        leader_and_epoch = self.raft.leader_and_epoch
+        if leader_and_epoch != self._leader_seen:
+            self._leader_seen = leader, epoch = leader_and_epoch
             if leader is not None:
                 self.quorum_watch.new_leaders += 1
                 self.notices.append(
@@ -314,11 +319,12 @@ class Node:
         broker = self.broker
         if broker is None or not broker.is_serving:
             return
-        requests, size = self.config.turn_requests_max, self.config.turn_bytes_max
-        while requests > 0 and size > 0 and (inbound := self.data.take()) is not None:
-            requests -= 1
-            size -= inbound.size
-            self._serve(now, inbound, broker.handle, self.data_times)
+        if len(self.data):
+            requests, size = self.config.turn_requests_max, self.config.turn_bytes_max
+            while requests > 0 and size > 0 and (inbound := self.data.take()) is not None:
+                requests -= 1
+                size -= inbound.size
+                self._serve(now, inbound, broker.handle, self.data_times)
         broker.settle(now)
         self.connections.relieve(self.data)
 
@@ -383,7 +389,7 @@ class Node:
         leader counts itself up to what is durable (X14), and a follower by the fetch that follows its own flush. A
         leader that loses records in a crash may fetch them again from the followers that have them.
         """
-        if self._closed or not self._has_unflushed():
+        if self._closed or not self.outbox or not self._has_unflushed():
             return []
         early: list[Effect] = []
         late: list[Effect] = []
@@ -417,11 +423,18 @@ class Node:
             return NEVER
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
             return 0
-        nearest = min(self._control_time.deadline(self.raft.deadline()), self.links.deadline())
-        nearest = min(nearest, self.connections.idle_due, self.control.budget.due(), self.data.budget.due())
-        nearest = min(nearest, self.snapshot_generator.deadline())
+        controls = self.raft.deadline()
         if self.controller is not None:
-            nearest = min(nearest, self._control_time.deadline(self.controller.deadline()))
+            controls = min(controls, self.controller.deadline())
+        nearest = min(
+            self._control_time.deadline(controls),
+            self.links.deadline(),
+            self.connections.idle_due,
+            self.snapshot_generator.deadline(),
+        )
+        for channel in self._channels:
+            if channel.is_strained:
+                nearest = min(nearest, channel.budget.due())
         if self.broker is not None:
             nearest = min(nearest, self.broker.deadline())
         return nearest
@@ -432,7 +445,7 @@ class Node:
         return len(self.data) > 0 or self.connections.any_released
 
     def _has_unflushed(self) -> bool:
-        return self.config.is_controller and self.raft.log.durable_offset < self.raft.end_offset
+        return self.controller is not None and self.raft.log.durable_offset < self.raft.end_offset
 
     def begin_shutdown(self, now: int) -> None:
         """Prepare to be closed. A broker hands over its leaderships (CS-01), a controller has nothing to prepare."""

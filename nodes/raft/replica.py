@@ -95,11 +95,12 @@ class RaftReplica:
 
     @property
     def leader_and_epoch(self) -> tuple[int | None, int]:
-        return self._core.quorum.leader_id, self._core.quorum.epoch
+        quorum = self._core.quorum
+        return quorum.leader_id, quorum.role.epoch
 
     @property
     def is_leader(self) -> bool:
-        return isinstance(self.role, Leader)
+        return isinstance(self._core.quorum.role, Leader)
 
     @property
     def epoch_start_offset(self) -> int:
@@ -279,6 +280,10 @@ class RaftReplica:
     def tick(self, now: int) -> None:
         """Do what is due: elections, fetches, announcements, responses to fetches that have waited long enough."""
         if self._closed:
+            return
+        role = self._core.quorum.role
+        if isinstance(role, Follower) and role.deadline() > now:  # nothing is due in most turns of a follower
+            self._voter_changes.advance(now)
             return
         for _ in range(TRANSITIONS_PER_TICK):
             self._run(now)

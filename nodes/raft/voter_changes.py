@@ -164,6 +164,9 @@ class VoterChanges:
         """Advance or finish the change under way."""
         core = self._core
         change = self._change
+        if change is None and not isinstance(core.quorum.role, Leader):
+            self._leave_at = NEVER
+            return
         if change is not None and (not isinstance(core.quorum.role, Leader) or core.quorum.epoch != change.epoch):
             self._end(change, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost; whether it holds is not known")
         elif change is not None and change.offset is None:

@@ -132,6 +132,16 @@ class ReplicaFetcher:
         """How many topic-partitions are followed."""
         return len(self._followed)
 
+    @property
+    def session(self) -> tuple[int, int]:
+        """(id, epoch of the next fetch) of the session; the epoch is 0 before the leader has confirmed it."""
+        return self._session.id, self._session.epoch
+
+    def position_asked(self, topic_id: bytes, partition: int) -> FetchPosition | None:
+        """The position that the leader's session holds of a topic-partition, None if it holds none."""
+        asked = self._asked.get((topic_id, partition))
+        return None if asked is None else asked.position
+
     def add(self, now: int, replica: TopicPartitionReplica) -> None:
         """Follow a topic-partition from its log's end; if it was followed already, start again."""
         key = (replica.topic_id, replica.partition)

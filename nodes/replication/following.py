@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from squall.nodes.replication.base import BaseReplica
 from squall.nodes.replication.ports import FetchPosition
+from squall.nodes.storage.errors import LogError
 
 
 class FollowingReplica(BaseReplica):
@@ -29,7 +30,11 @@ class FollowingReplica(BaseReplica):
     ) -> None:
         """Append what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
         if len(records):
-            appended = self.log.append_as_follower(records)
+            try:
+                appended = self.log.append_as_follower(records)
+            except LogError as refusal:
+                self._event("records_refused", epoch=self.leader_epoch, end=self.end_offset, why=str(refusal))
+                raise
             if appended.size:
                 self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.log.last_epoch)
         self._follow_high_watermark(leader_high_watermark)

@@ -9,6 +9,7 @@ from squall.harness.simulation.observer.rules.answered_requests import AnsweredR
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
@@ -16,26 +17,34 @@ from squall.harness.simulation.observer.rules.follower_append import FollowerApp
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
+from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
+from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
+from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
+from squall.harness.simulation.observer.rules.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 
 RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
+    QuorumMemory,
     DurableRecords,
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,
     AppliedMetadata,
     ControlledShutdown,
+    RefusedRecords,
+    NewLogs,
     LogBounds,
     FollowerAppend,
     PartitionLeader,
@@ -44,8 +53,11 @@ RULES: tuple[type[Rule], ...] = (
     TruncatedEpochs,
     LeaderEpochs,
     ProducerStates,
+    SessionContents,
     ListedEnd,
+    DeletedRecords,
     FinalLogs,
+    RecoveredCluster,
     AnsweredRequests,
 )
 

@@ -78,6 +78,7 @@ class Observer:
         self._on_membership = rules.having("membership_changed")
         self._on_truncation = rules.having("truncated")
         self._on_completion = rules.having("completed")
+        self._on_healing = rules.having("healed")
         self._on_whole = rules.having("became_whole")
         self._on_end = rules.having("at_end")
         self._heard: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
@@ -289,6 +290,11 @@ class Observer:
             node = f"client {operation.client}"
             breach.moment = Moment(number, at, node, f"{operation.f} of process {operation.process} completes")
             raise
+
+    def healed(self, now: int) -> None:
+        """Record that all faults are over, and that every node has been started."""
+        for hook in self._on_healing:
+            hook(now)
 
     def became_whole(self, now: int) -> None:
         """Record that all faults are over and the cluster is whole."""

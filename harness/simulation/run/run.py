@@ -342,6 +342,7 @@ class Simulation:
         await heal_all(world.hosts)
         for process in world.processes.values():
             process.start()
+        self.observer.healed(world.kernel.now)
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
         self.observer.became_whole(world.kernel.now)
         await self._final_reads()

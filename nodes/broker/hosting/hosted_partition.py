@@ -94,34 +94,38 @@ class TurnChanges:
         self._changed: dict[HostedPartition, None] = {}
         self._noted: dict[HostedPartition, None] = {}
         self._low_moved: dict[HostedPartition, None] = {}
+        self.any = False
+        """Whether there is anything to settle."""
 
     def grew(self, hosted: HostedPartition) -> None:
         """Records were appended: followers may fetch them."""
         self._grown[hosted] = None
+        self.any = True
 
     def advanced(self, hosted: HostedPartition) -> None:
         """The high watermark moved: produce requests may be complete, consumers may read further."""
         self._advanced[hosted] = None
+        self.any = True
 
     def changed(self, hosted: HostedPartition) -> None:
         """Leadership, epoch or existence changed: all parked requests must be checked (rule 16)."""
         self._changed[hosted] = None
+        self.any = True
 
     def low_watermark_moved(self, hosted: HostedPartition) -> None:
         """A follower reported its log start offset: DeleteRecords requests may be complete."""
         self._low_moved[hosted] = None
+        self.any = True
 
     def noted(self, hosted: HostedPartition) -> None:
         """ISR or log start offset changed: wake no request; the next fetch reports it or checks the replica again."""
         self._noted[hosted] = None
-
-    @property
-    def any(self) -> bool:
-        return bool(self._grown or self._advanced or self._changed or self._noted or self._low_moved)
+        self.any = True
 
     def settle(self, now: int) -> None:
         """Check each woken request once. A check appends nothing and moves no high watermark, so once is enough."""
         woken: dict[Parked, None] = {}
+        self.any = False
         grown, self._grown = self._grown, {}
         advanced, self._advanced = self._advanced, {}
         changed, self._changed = self._changed, {}

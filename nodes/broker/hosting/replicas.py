@@ -118,6 +118,10 @@ class Replicas:
     def all(self) -> list[HostedPartition]:
         return list(self._by_id.values())
 
+    def fetcher_of(self, leader: int) -> ReplicaFetcher | None:
+        """The fetcher of what that broker leads, None if nothing was ever followed there."""
+        return self._fetchers.get(leader)
+
     def may_join(self, broker: int) -> bool:
         """Whether metadata lets a broker join an ISR: it is unfenced and not shutting down (KIP-841)."""
         return self._view.is_eligible(broker)
@@ -366,12 +370,10 @@ class Replicas:
         self._logs.settle()
 
     def deadline(self) -> int:
-        nearest = self._logs.deadline()
+        parts = [self._logs.deadline(), *(fetcher.deadline() for fetcher in self._fetchers.values())]
         if self._by_id:
-            nearest = min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
-        for fetcher in self._fetchers.values():
-            nearest = min(nearest, fetcher.deadline())
-        return nearest
+            parts += (self._shrink_due, self._checkpoint_due, self._retention_due)
+        return min(parts)
 
     def take_requests(self) -> list[OutboundRequest]:
         taken: list[OutboundRequest] = []

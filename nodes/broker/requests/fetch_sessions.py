@@ -200,6 +200,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def find(self, number: int) -> FetchContext | None:
+        """The session of this id, if it is kept."""
+        return self._sessions.get(number)
+
     def context_of(self, now: int, request: ServerRequest) -> FetchContext | ErrorCode:
         """Return everything that this fetch requests; first respond to a fetch of its session that is still parked."""
         body = request.body

@@ -25,7 +25,7 @@ class ListedEnd(Rule):
         listed, log = completion.high_watermark, promised.log
         if listed is None or listed <= log.end or log.superseded(completion.leader_epoch, listed - 1):
             return
-        if len(self.cluster.images.topic_ids.get(operation.topic or "", ())) > 1:
+        if not self.cluster.is_only_topic_of_its_name(operation.topic):
             return
         raise InvariantBroken(
             "DP-15",

@@ -103,6 +103,9 @@ class Rule:
     def completed(self, event: Event, promised: Promised) -> None:
         """An operation of a client completes; ACK, UNIQ, RT, PREFIX and PHANTOM are checked."""
 
+    def healed(self, now: int) -> None:
+        """All faults are over, and every node has been started."""
+
     def became_whole(self, now: int) -> None:
         """All faults are over, and the cluster has all its brokers and replicas in sync. The final reads follow."""
 

@@ -90,6 +90,10 @@ class ObservedCluster:
             return None
         return self.watch(topic, ids[-1], partition).promised
 
+    def is_only_topic_of_its_name(self, topic: str | None) -> bool:
+        """Return whether no topic was created again under this name: what clients say of it is about one log."""
+        return len(self.images.topic_ids.get(topic or "", ())) <= 1
+
     def leaders_of(self, place: str) -> Mapping[int, str]:
         """Return the leaders of a topic-partition by leader epoch; of its newest incarnation if it has several."""
         found = [watched.log.leaders for watched in self.watched.values() if watched.log.name == place]

@@ -185,24 +185,35 @@ class HandMadeProcess:
     disk_failures: int = 0
     requests: list[Any] = field(default_factory=list)
     """The requests that its connections have not answered."""
+    fetchers: dict[int, Any] = field(default_factory=dict)
+    """Its fetchers, by leader."""
+    sessions: dict[int, Any] = field(default_factory=dict)
+    """The fetch sessions that it keeps, by id."""
     up: bool = True
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
+
+    def __post_init__(self) -> None:
+        self.hosted = SimpleNamespace(replica=self.replica, name=(TOPIC, 0), followers={}, consumers={}, removed=False)
 
     @property
     def node(self) -> Any:
         if not self.up:
             return None
-        hosted = None if self.replica is None else SimpleNamespace(replica=self.replica, name=(TOPIC, 0))
+        hosted = None if self.replica is None else self.hosted
         replicas = SimpleNamespace(
             by_name=lambda topic, partition: hosted,
             by_id=lambda topic_id, partition: hosted if topic_id == TOPIC_ID else None,
             all=lambda: [] if hosted is None else [hosted],
+            fetcher_of=self.fetchers.get,
         )
         registration = self.image.brokers.get(self.node_id)
         epoch = -1 if registration is None else registration.epoch
         broker = SimpleNamespace(
-            image=self.image, replicas=replicas, lifecycle=SimpleNamespace(epoch=epoch if self.incarnation == 1 else -1)
+            image=self.image,
+            replicas=replicas,
+            lifecycle=SimpleNamespace(epoch=epoch if self.incarnation == 1 else -1),
+            fetching=SimpleNamespace(sessions=SimpleNamespace(find=self.sessions.get)),
         )
         return SimpleNamespace(
             config=SimpleNamespace(node_id=self.node_id),
@@ -291,6 +302,9 @@ class Cluster:
         """The observer hears what a node traced, and looks."""
         process = self.processes[name]
         process.event_number += 1
+        if event in ("leader", "follower"):
+            replica = self.replica(name)
+            fields = {"end": replica.end_offset, "topic_id": replica.topic_id, **fields}
         self.observer.event(event, broker=process.node_id, topic=TOPIC, partition=0, **fields)
         self.observer.look(process)  # type: ignore[arg-type]
 

@@ -1,0 +1,92 @@
+"""DP-04: a fetch session forgets nothing (KIP-227).
+
+Fetcher and leader keep the content of a session separately, and send only changes of it. A topic-partition that the
+leader's side has lost, or holds at another position, is never read again, and no error says so: it stays behind until
+the session ends. So the two sides are compared, and the leader's side with the log:
+
+* when both sides of a follower's session are at the same epoch, nothing is under way: the leader holds exactly the
+  topic-partitions that the follower has named and not forgotten, at the positions that it named;
+* a topic-partition of which a session has not received everything is among the news of that session.
+
+Asserted when a replica is touched, for the sessions that name it, and at the end of the run. Legal: sides at different
+epochs, a session that the leader has dropped, a topic-partition that is no longer hosted.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import TopicPartitionId
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.broker.broker import Broker
+from squall.nodes.broker.hosting.hosted_partition import HostedPartition
+from squall.nodes.broker.requests.fetch_sessions import Watch
+
+
+class SessionContents(Rule):
+    """See the module."""
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        node, replica = turn.process.node, turn.replica
+        if node is not None and node.broker is not None:
+            self._check(turn.watched.log.name, turn.process.name, node.broker, (replica.topic_id, replica.partition))
+
+    def at_end(self) -> None:
+        for key, watched in self.cluster.watched.items():
+            for name, process in self.cluster.processes.items():
+                if process.node is not None and process.node.broker is not None:
+                    self._check(watched.log.name, name, process.node.broker, key)
+
+    def _check(self, log: str, name: str, broker: Broker, key: TopicPartitionId) -> None:
+        hosted = broker.replicas.by_id(*key)
+        if hosted is None:
+            return
+        for watcher in (*hosted.followers, *hosted.consumers):
+            if isinstance(watcher, Watch):
+                check_news(log, name, hosted, watcher)
+        registration = self.cluster.images.newest.get(key)
+        if hosted.replica.is_leader and registration is not None:
+            for other in registration.replicas:
+                if other != hosted.replica.broker:
+                    self._compare(log, name, broker, self.cluster.names[other], key)
+
+    def _compare(self, log: str, name: str, leader: Broker, follower: str, key: TopicPartitionId) -> None:
+        """Compare both sides of a follower's session, for one topic-partition."""
+        node = self.cluster.processes[follower].node
+        hosted = leader.replicas.by_id(*key)
+        if node is None or node.broker is None or hosted is None:
+            return
+        fetcher = node.broker.replicas.fetcher_of(hosted.replica.broker)
+        if fetcher is None:
+            return
+        number, epoch = fetcher.session
+        session = leader.fetching.sessions.find(number)
+        if session is None or not epoch or session.epoch != epoch or not session.by_id:
+            return
+        asked, watch = fetcher.position_asked(*key), session.watches.get(key)
+        here = None if watch is None else watch.wanted.fetch_offset
+        there = None if asked is None else asked.offset
+        if here != there:
+            raise InvariantBroken(
+                "DP-04",
+                f"{log}: in epoch {epoch} of their fetch session {follower} asks {name} for {_place(there)}, and "
+                f"{name} holds {_place(here)}",
+            )
+
+
+def check_news(log: str, name: str, hosted: HostedPartition, watch: Watch) -> None:
+    """Check that a session has news of a topic-partition of which it has not received everything."""
+    replica, context, offset = hosted.replica, watch.context, watch.wanted.fetch_offset
+    if hosted.removed or watch in context.news:
+        return
+    end = replica.end_offset if context.is_follower else replica.high_watermark
+    if end > offset:
+        whose = f"broker {context.replica_id}" if context.is_follower else "a consumer"
+        raise InvariantBroken(
+            "DP-04",
+            f"{log}: the fetch session of {whose} at {name} reads from offset {offset}, and has no news of the records "
+            f"up to {end}",
+        )
+
+
+def _place(offset: int | None) -> str:
+    return "nothing of it" if offset is None else f"offset {offset}"

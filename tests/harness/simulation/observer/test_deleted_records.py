@@ -1,0 +1,66 @@
+"""DP-16 as the observer asserts it: what has been deleted is never delivered again."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.metadata.records import FenceBrokerRecord
+from squall.workloads.core.operation import DELETE_RECORDS, OK, POLL, Completion, Event, Operation
+from tests.harness.simulation.observer.observed import TOPIC, Cluster
+
+
+def with_three() -> Cluster:
+    cluster = Cluster()
+    for value in (10, 11, 12):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    return cluster
+
+
+def deletes(cluster: Cluster, low_watermark: int, *, at: int = 100) -> None:
+    operation = Operation(DELETE_RECORDS, 9, 9, 4, 0, TOPIC, 0)
+    cluster.observer.client_event(Event(operation, at - 50, Completion(OK, log_start=low_watermark, node=1), at))
+
+
+def polls(cluster: Cluster, *offsets: int, since: int = 101, node: int = 2) -> None:
+    operation = Operation(POLL, 9, 9, 4, 0, TOPIC, 0)
+    values = tuple(10 + offset for offset in offsets)
+    completion = Completion(OK, offsets=offsets, values=values, position=offsets[0], node=node)
+    cluster.observer.client_event(Event(operation, since, completion, since + 5))
+
+
+def test_records_below_an_acknowledged_low_watermark_break_dp_16() -> None:
+    cluster = with_three()
+    deletes(cluster, 2)
+    with pytest.raises(InvariantBroken, match=r"^DP-16: events-0: client 4 was given offset 1 by b2, .* below 2 had"):
+        polls(cluster, 1, 2)
+
+
+def test_records_from_the_low_watermark_on_may_be_delivered() -> None:
+    cluster = with_three()
+    deletes(cluster, 2)
+    polls(cluster, 2)
+
+
+def test_a_poll_that_began_before_the_deletion_was_acknowledged_may_have_them() -> None:
+    cluster = with_three()
+    deletes(cluster, 2)
+    polls(cluster, 1, 2, since=99)
+
+
+def test_a_broker_that_was_fenced_then_did_not_count() -> None:
+    cluster = with_three()
+    cluster.decide(FenceBrokerRecord(id=2, epoch=2))
+    deletes(cluster, 2)
+    polls(cluster, 1, 2, node=2)
+    with pytest.raises(InvariantBroken, match=r"^DP-16"):
+        polls(cluster, 1, 2, node=3)
+
+
+def test_a_declared_loss_begins_another_log() -> None:
+    cluster = with_three()
+    deletes(cluster, 2)
+    watched = next(iter(cluster.observer.cluster.watched.values()))
+    cluster.observer.cluster.client_checker.lost(watched.promised, 3)
+    polls(cluster, 1, 2)

@@ -1,0 +1,63 @@
+"""RECOVER as the observer asserts it: after the last fault each part works again within its bound (FD-01, FD-02)."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.simulation.observer.rules.recovery import LEADERS, QUORUM_LEADER, WHOLE_ISR
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from tests.harness.simulation.observer.observed import Cluster
+
+SECOND = 1_000_000
+HEALED = 10 * SECOND
+
+
+def healed(*, led: bool = True) -> Cluster:
+    cluster = Cluster()
+    cluster.processes["b1"].raft.is_leader = led
+    cluster.observer.healed(HEALED)
+    return cluster
+
+
+def is_seen(cluster: Cluster, after: int) -> None:
+    """B2 takes a turn so long after the faults were over."""
+    process = cluster.processes["b2"]
+    process.now = HEALED + after
+    cluster.observer.event("high_watermark", node=2)
+    cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_a_quorum_without_a_leader_breaks_recover_after_its_bound() -> None:
+    cluster = healed(led=False)
+    is_seen(cluster, QUORUM_LEADER)
+    with pytest.raises(InvariantBroken, match=r"^RECOVER: .* the quorum has no leader"):
+        is_seen(cluster, QUORUM_LEADER + 1)
+
+
+def test_a_topic_partition_without_a_leader_breaks_recover_after_its_bound() -> None:
+    cluster = healed()
+    cluster.change(leader=-1)
+    is_seen(cluster, LEADERS)
+    with pytest.raises(InvariantBroken, match=r"^RECOVER: .* a topic-partition has no leader: events-0, ISR \[1, 2, 3"):
+        is_seen(cluster, LEADERS + 1)
+
+
+def test_an_isr_without_a_member_breaks_recover_after_its_bound() -> None:
+    cluster = healed()
+    cluster.change(isr=[1, 2])
+    is_seen(cluster, WHOLE_ISR)
+    with pytest.raises(InvariantBroken, match=r"^RECOVER: .* an ISR is not whole: events-0, ISR \[1, 2\] of \[1, 2, 3"):
+        is_seen(cluster, WHOLE_ISR + 1)
+
+
+def test_what_was_whole_may_lose_a_member_again() -> None:
+    cluster = healed()
+    is_seen(cluster, SECOND)
+    cluster.change(isr=[1, 2])
+    is_seen(cluster, WHOLE_ISR + 1)
+
+
+def test_before_the_faults_are_over_nothing_is_bounded() -> None:
+    cluster = Cluster()
+    cluster.change(isr=[1, 2])
+    is_seen(cluster, WHOLE_ISR + 1)
