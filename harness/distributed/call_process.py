@@ -36,16 +36,18 @@ def write_frame(stream: IO[bytes], data: bytes) -> None:
 
 
 def answer(data: bytes) -> tuple[str, Any]:
-    """Carry out a pickled call, a function with its arguments. Never raises."""
+    """Carry out a pickled call: a function with its first arguments, and its last argument. Never raises."""
     try:
         function: Callable[..., Any]
-        function, arguments = pickle.loads(data)
+        common, item = pickle.loads(data)
+        function, arguments = pickle.loads(common)
+        last = pickle.loads(item)
     except ImportError as missing:
         return LACK, f"{socket.gethostname()}: {sys.executable} cannot import what a call needs: {missing}"
     except Exception:
         return RAISED, traceback.format_exc()
     try:
-        return VALUE, function(*arguments)
+        return VALUE, function(*arguments, last)
     except Exception:
         return RAISED, traceback.format_exc()
 

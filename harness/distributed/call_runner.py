@@ -8,13 +8,14 @@ worker loads this file by its path in the archive: it uses the standard library 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -23,24 +24,25 @@ DIED = "died"
 """The kind of answer to a call that ended its process."""
 END_SECONDS = 10
 
-Call = tuple[int, bytes]
-"""A number, and a pickled function with its arguments."""
+Share = tuple[bytes, list[tuple[int, bytes]]]
+"""A pickled function with its first arguments, and the pickled last argument of each call by the call's number."""
 
 
 class CallRunner:
     """Carries out calls in a process that is started when it is needed."""
 
-    def __init__(self, package: Path) -> None:
-        """`package` is the folder that holds `squall`."""
+    def __init__(self, package: Path | None) -> None:
+        """`package` is the folder that holds `squall`; None for what is installed."""
         self._package = package
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._calls = 0
 
-    def answers(self, calls: Iterable[Call]) -> Iterator[tuple[int, bytes]]:
+    def answers(self, share: Share) -> Iterator[tuple[int, bytes]]:
         """Yield the number of each call with its pickled answer: its kind, and a value or words."""
-        for number, call in calls:
-            yield number, self._answer(call)
+        function, items = share
+        for number, item in items:
+            yield number, self._answer(pickle.dumps((function, item)))
 
     def _answer(self, call: bytes) -> bytes:
         process = self._running()
@@ -61,8 +63,9 @@ class CallRunner:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            paths = [str(self._package), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-            self._errors = tempfile.TemporaryFile()
+            before = () if self._package is None else (str(self._package),)
+            paths = [*before, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
             self._calls = 0
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "squall.harness.distributed.call_process"],
@@ -103,18 +106,16 @@ class CallRunner:
         assert self._process is not None
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
-                try:
+                with contextlib.suppress(OSError):  # an unsent call to a process that is gone
                     stream.close()
-                except OSError:
-                    pass  # an unsent call to a process that is gone
         self._process = self._errors = None
 
 
-_RUNNERS: dict[Path, CallRunner] = {}
+_RUNNERS: dict[Path | None, CallRunner] = {}
 """Of this Python worker, which Spark uses for one task after the other."""
 
 
-def runner_in(package: Path) -> CallRunner:
+def runner_in(package: Path | None) -> CallRunner:
     """Return the runner of a package; the same one for each task."""
     if package not in _RUNNERS:
         _RUNNERS[package] = CallRunner(package)

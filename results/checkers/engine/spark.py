@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -204,7 +204,7 @@ class SparkEngine:
         work_of: Callable[[Accumulator[Any]], Callable[[Iterable[Any]], None]],
         what: str,
         watch: Callable[[], None] | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Have the workers work on shares in one job; yield what they add to an accumulator, when a share is done.
 
         `work_of` makes the function that a worker applies to its shares: it adds lists. `watch` is called about once a
