@@ -171,7 +171,7 @@ def verify(
     all_ended = ended and len(rows) == len(asked)
     lake_rows.add(lambda: of_cases(rows, engine=spark_master or "local", ended=all_ended))
     if not all_ended:
-        console.print(f"interrupted: {several(len(rows), 'case')} of {len(asked)} ended", markup=False)
+        console.print(f"interrupted: {several(len(rows), 'case')} ended", markup=False)
         if not gave_up and not ended:
             raise KeyboardInterrupt
     if not all(row.is_right for row in rows):

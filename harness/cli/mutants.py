@@ -116,8 +116,9 @@ def _verify(
     rows = RowsAdder(lake, out, "mutants")
 
     def record(matrix: Matrix, ended: bool) -> None:
-        more = {"scenario": ", ".join(names), "first_seed": first_seed, "engine": spark_master or "local", "ended": ended}
-        rows.add(lambda: of_matrix(matrix.rows(), list(matrix.results.values()), **more))
+        more = {"first_seed": first_seed, "engine": spark_master or "local", "ended": ended}
+        ended_runs = list(matrix.results.values())
+        rows.add(lambda: of_matrix(matrix.rows(), ended_runs, scenario=", ".join(names), **more))
 
     with contextlib.ExitStack() as stack:
         calls = None
