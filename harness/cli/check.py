@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 import squall.harness.plugins.check_plugins  # noqa: F401  # checks of installed packages become known
+from squall.harness.cli.lake import add_to_lake
 from squall.harness.cli.show import parse_rows, shown_rows
 from squall.harness.errors import NO_ROOM, UsageError
 from squall.results.check import check_runs
@@ -149,8 +150,12 @@ def judge_stored(
     console: Console,
     budget: float | None = None,
     second_opinion: bool = False,
+    lake: Path | None = None,
 ) -> int:
-    """`squall check`: judge runs again. Return the worst status. After `budget` seconds no further check begins."""
+    """`squall check`: judge runs again. Return the worst status. After `budget` seconds no further check begins.
+
+    `lake` is where the rows about the runs are added, or replaced.
+    """
     if second_opinion and (in_process or budget is not None):
         raise UsageError("--second-opinion is a query to Spark about whole runs: leave out --in-process and --budget")
     found = [run_directory(run) for run in runs]
@@ -160,6 +165,9 @@ def judge_stored(
         agreed = judge.compare(found, verdicts) if second_opinion else True
         if len(found) > 1:
             sum_up(console, found, verdicts)
+    if lake is not None:
+        for run in found:
+            add_to_lake(run, lake, console)
     return EXIT_CODES[worst([*(one.verdict for one in verdicts), *(() if agreed else ("unknown",))])]
 
 

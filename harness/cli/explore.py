@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from squall.harness.cli.check import shown_path
 from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.cli.simulate import EXIT
 from squall.harness.errors import UsageError
+from squall.harness.lake.adding import RowsAdder
+from squall.harness.lake.rows import Rows, of_seeds
 from squall.harness.simulation.exploration.corpus import Corpus, cover
 from squall.harness.simulation.exploration.estimate import chao1
 from squall.harness.simulation.exploration.explorer import Explored, Explorer, Progress, for_seconds
@@ -40,6 +42,8 @@ class ExploreOptions:
     guided: bool = True
     mutants: tuple[str, ...] = ()
     until_failure: bool = False
+    lake: Path | None = None
+    """Where a row about it is added; None for nowhere."""
 
 
 def explore(asked: ExploreOptions, console: Console) -> int:
@@ -59,14 +63,38 @@ def explore(asked: ExploreOptions, console: Console) -> int:
         told = f"{several(len(corpus.kept), 'run')}, {len(corpus.seen):,} features"
         console.print(f"{'corpus':<11}{told}", highlight=False)
     verdicts = ["valid"]
-    ended = False
+    rows, known, ended = RowsAdder(asked.lake, console, "explore"), len(corpus.seen), False
     with contextlib.suppress(KeyboardInterrupt):
         _explore(asked, explorer, until, verdicts, console)
         ended = True
     console.print(summary(explorer.progress, corpus), markup=False, highlight=False)
+    rows.add(lambda: _rows(asked, scenarios, explorer.progress, corpus, known, ended=ended))
     if not ended:
         raise KeyboardInterrupt
     return max((EXIT[verdict] for verdict in verdicts), key=lambda status: (status == 1, status))
+
+
+def _rows(
+    asked: ExploreOptions, scenarios: Sequence[str], progress: Progress, corpus: Corpus, known: int, *, ended: bool
+) -> Rows:
+    """Return the row of the lake: verdicts of all runs, and how many features they showed that none had shown."""
+    failed = [one.result for one in progress.violations]
+    row = of_seeds(
+        failed,
+        scenario=" ".join(scenarios),
+        first_seed=asked.seed,
+        seeds=progress.runs,
+        valid=progress.runs - len(failed),
+        processor_s=progress.processor_s,
+        simulated_s=None,
+        behaviours=len(corpus.seen),
+        new_behaviours=len(corpus.seen) - known,
+        estimated_behaviours=chao1(corpus.seen.values()).estimated,
+        engine="local",
+        mutants=list(asked.mutants),
+        ended=ended,
+    )
+    return {"campaigns": [row]} if progress.runs else {}
 
 
 def _seconds(text: str) -> float:

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,16 +20,22 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from squall.harness.distributed.calls import CallsOnSpark, calls_on
 from squall.harness.errors import UsageError
+from squall.harness.lake.adding import RowsAdder
+from squall.harness.lake.rows import of_cases
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.common.text import grouped, several
+from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG, Case, Family
 from squall.results.synthetic.forge_lake import forge_runs
-from squall.results.synthetic.forge_verify import CLEAN, CaseResult, questions, verified
+from squall.results.synthetic.forge_verify import CLEAN, CaseResult, Question, answered, joined, questions, verified
 
 MOST_IN_ONE_PIECE = 200_000
 """The most operations of a kind whose history is forged in one piece of plain objects."""
+SEEDS_IN_A_CALL = 50
+"""How many histories of a case one call on a cluster forges and checks."""
 IN_PARTS = ("log", "registers", "list-append")
 
 
@@ -127,27 +134,78 @@ def list_cases(console: Console) -> int:
     return 0
 
 
-def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console: Console) -> int:
-    """Run every case through its check and print a table.
+def verify(
+    *,
+    seeds: int,
+    clean: int,
+    kind: str | None,
+    processes: int,
+    console: Console,
+    spark_master: str | None = None,
+    lake: Path | None = None,
+) -> int:
+    """Run every case through its check and print a table, here or on a cluster.
 
     Return 1 if an anomaly is missed or anything else is flagged. Interrupted, it sums up the cases that ended and
-    raises KeyboardInterrupt.
+    raises KeyboardInterrupt. If the cluster gives up, or cannot say how a case ended, the status is 2.
     """
     if kind is not None and kind not in FAMILIES:
         raise UsageError(f"--kind {kind}: unknown kind of history{suggestion(kind, FAMILIES)}")
     began = time.perf_counter()
-    rows = []
-    ended = False
-    with contextlib.suppress(KeyboardInterrupt):
-        for row in verified(questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,)), processes):
-            rows.append(row)
-            console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+    rows: list[CaseResult] = []
+    lake_rows = RowsAdder(lake, console, "forge")
+    asked = questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,))
+    ended = gave_up = False
+    with _answers(asked, processes, spark_master, console) as answers, contextlib.suppress(KeyboardInterrupt):
+        try:
+            for row in answers:
+                rows.append(row)
+                console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+        except SparkTrouble as trouble:
+            if not rows:
+                raise
+            gave_up = True
+            console.print(f"{'cluster':<11}{trouble}", markup=False, soft_wrap=True)
         ended = True
     _print_totals(rows, time.perf_counter() - began, console)
-    if not ended:
+    all_ended = ended and len(rows) == len(asked)
+    lake_rows.add(lambda: of_cases(rows, engine=spark_master or "local", ended=all_ended))
+    if not all_ended:
         console.print(f"interrupted: {several(len(rows), 'case')} ended", markup=False)
-        raise KeyboardInterrupt
-    return 0 if all(row.is_right for row in rows) else 1
+        if not gave_up and not ended:
+            raise KeyboardInterrupt
+    if not all(row.is_right for row in rows):
+        return 1
+    return 0 if all_ended else 2
+
+
+@contextmanager
+def _answers(
+    asked: Sequence[Question], processes: int, spark_master: str | None, console: Console
+) -> Iterator[Iterator[CaseResult]]:
+    """Provide the answers as they come: from this host's cores or from a cluster. Raises UsageError."""
+    if spark_master is None:
+        yield verified(asked, processes)
+        return
+    with calls_on(spark_master, lambda line: console.print(f"{'cluster':<11}{line}", markup=False)) as calls:
+        yield _verified_on_spark(asked, calls, console)
+
+
+def _verified_on_spark(asked: Sequence[Question], calls: CallsOnSpark, console: Console) -> Iterator[CaseResult]:
+    """Answer questions on a cluster, in parts; yield each when its last part is there. A lost part leaves it out."""
+    parts = [(number, part) for number, one in enumerate(asked) for part in one.parts(SEEDS_IN_A_CALL)]
+    missing = Counter(number for number, _ in parts)
+    found: dict[int, list[CaseResult]] = defaultdict(list)
+    for place, ended in calls.run(answered, (), [part for _, part in parts]):
+        number, part = parts[place]
+        if ended.problem:
+            case = f"{part.kind} {part.case or CLEAN}, seeds from {part.first} on"
+            console.print(f"{'unknown':<11}{case}: {ended.problem.strip()}", markup=False, soft_wrap=True)
+            continue
+        found[number].append(ended.value)
+        missing[number] -= 1
+        if not missing[number]:
+            yield joined(found[number])
 
 
 def _line(row: CaseResult) -> str:

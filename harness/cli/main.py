@@ -33,6 +33,7 @@ from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_run
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import with_examples
 from squall.harness.terminal.lock_options import WaitOption, WithWait, seconds_to_wait
@@ -79,6 +80,9 @@ DryRunOption = Annotated[
 ]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
+ClusterOption = Annotated[
+    str | None, typer.Option("--spark-master", metavar="URL", help="on this Spark cluster instead of this host's cores")
+]
 InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in this process, without Spark")]
 
 
@@ -109,6 +113,7 @@ def run(
     in_process: InProcessOption = False,
     wait: WaitOption = None,
     lake: LakeOption = DEFAULT_LAKE,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -139,7 +144,7 @@ def run(
         in_process=in_process,
         console=console(),
         wait=patience,
-        lake=lake,
+        lake=None if no_lake else lake,
     )
     return campaign.run()
 
@@ -155,6 +160,8 @@ def check(
     second_opinion: Annotated[
         bool, typer.Option("--second-opinion", help="count some anomalies again, by queries; the counts must agree")
     ] = False,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
     from squall.harness.cli.check import judge_stored
@@ -166,6 +173,7 @@ def check(
         console=console(),
         budget=budget,
         second_opinion=second_opinion,
+        lake=lake_for_rows(lake, no_lake),
     )
 
 
@@ -233,6 +241,7 @@ def plan(
     cls=CommandWithBuggify,
     epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711 · "
     "squall simulate swarm --recipe 7@12.5s:99 · squall simulate swarm --seeds 20 --buggify · "
+    "squall simulate worlds --seeds 100000 --spark-master spark://HOST:7077 --shrink · "
     "squall simulate swarm --buggify fetch-empty,turn-late",
 )
 def simulate(
@@ -274,6 +283,12 @@ def simulate(
             help="let rare but legal things happen: where each seed draws, at these places, or none",
         ),
     ] = "",
+    shrink_failures: Annotated[
+        bool, typer.Option("--shrink", help="shrink the first failing seed of each kind afterwards")
+    ] = False,
+    spark_master: ClusterOption = None,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
     from squall.harness.cli.simulate import simulate as simulate_scenario
@@ -282,6 +297,8 @@ def simulate(
     if recipe is not None:
         if seed is not None or seeds != 1:
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
+        if spark_master is not None or shrink_failures:
+            raise UsageError("--recipe is one run, here", remedy="leave out --spark-master and --shrink")
         return simulate_recipe(
             recipe, scenario, console(),
             mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer, buggify=buggify_places,
@@ -302,6 +319,9 @@ def simulate(
         only=only,
         observed=observer,
         buggify=buggify_places,
+        spark_master=spark_master,
+        shrink=shrink_failures,
+        lake=lake_for_rows(lake, no_lake),
     )
 
 
@@ -328,6 +348,8 @@ def shrink(
     any_failure: Annotated[
         bool, typer.Option("--any", help="accept any failure, not only one of the same name")
     ] = False,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Find the shortest schedule with the same failure as a seed; explain the failure in words and as a picture.
 
@@ -346,6 +368,7 @@ def shrink(
         runs=runs,
         processes=processes or os.cpu_count() or 1,
         any_failure=any_failure,
+        lake=lake_for_rows(lake, no_lake),
     )
     return shrink_seed(asked, console())
 
@@ -373,6 +396,8 @@ def explore(
     until_failure: Annotated[
         bool, typer.Option("--until-failure", help="stop at the first run that is not valid")
     ] = False,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Search for violations in simulation: continue the runs that showed rare behaviour of the nodes."""
     from squall.harness.cli.explore import ExploreOptions
@@ -387,6 +412,7 @@ def explore(
         guided=not random,
         mutants=tuple(mutant or ()),
         until_failure=until_failure,
+        lake=lake_for_rows(lake, no_lake),
     )
     return explore_scenarios(asked, console())
 
@@ -484,9 +510,13 @@ def bench(
         typer.Option(min=10_000, help="number of operations (checker); smaller numbers have no limit to meet"),
     ] = None,
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
     from squall.harness.cli import bench as bench_module
+    from squall.harness.lake.adding import RowsAdder
+    from squall.harness.lake.rows import of_benchmark
 
     out = console()
     if name is None:
@@ -495,11 +525,13 @@ def bench(
         return 0
     sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
     interrupted = False
+    rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
         measurements = bench_module.measure(name, **sizes)
     except bench_module.Interrupted as early:
         measurements, interrupted = early.measurements, True
     bench_module.print_measurements(out, name, measurements)
+    rows.add(lambda: of_benchmark(name, measurements, ended=not interrupted))
     if json_file is not None:
         bench_module.save(json_file, name, measurements, interrupted=interrupted)
     if interrupted:
@@ -531,6 +563,9 @@ def forge(
     processes: Annotated[
         int | None, typer.Option(min=1, help="with --verify: how many at once; by default one for each core")
     ] = None,
+    spark_master: ClusterOption = None,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
     runs: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="forge the rows of so many runs in nights of 60, as a lake in OUT"),
@@ -543,8 +578,16 @@ def forge(
         return forge_module.list_cases(console())
     if verify:
         return forge_module.verify(
-            seeds=seeds, clean=clean, kind=kind, processes=processes or os.cpu_count() or 1, console=console()
+            seeds=seeds,
+            clean=clean,
+            kind=kind,
+            processes=processes or os.cpu_count() or 1,
+            console=console(),
+            spark_master=spark_master,
+            lake=lake_for_rows(lake, no_lake),
         )
+    if spark_master is not None:
+        raise UsageError("--spark-master is for --verify: forging runs on this host")
     if out is None:
         raise UsageError(
             "squall forge needs a directory to write to", remedy="squall forge OUT, or --list, or --verify"

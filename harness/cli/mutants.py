@@ -7,6 +7,7 @@ the simulation finds that nobody has planted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +15,13 @@ from typing import Annotated
 import typer
 
 from squall.harness.errors import UsageError
+from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
 from squall.nemesis.core.durations import parse_duration
 
 EXAMPLES = (
     "Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw · "
+    "squall mutants --verify --seeds 1000 --spark-master spark://HOST:7077 · "
     "squall mutants --generate --sample 60 --budget 45s --processes 1 --ledger before.jsonl · "
     "squall mutants --generate --sample 60 --modes simulation,history --report score.md · "
     "squall mutants --diff storage.log:Log._is_full:boundary:1 · "
@@ -68,22 +71,21 @@ def mutants(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="--generate: write the score to this .md or .json file")
     ] = None,
+    spark_master: Annotated[
+        str | None, typer.Option(metavar="URL", help="--verify: on this Spark cluster instead of this host's cores")
+    ] = None,
+    lake: AddToLakeOption = None,
+    no_lake: NoLakeOption = False,
 ) -> int:
     """List the documented bugs that nodes can be started with; verify that each is caught; or score the simulation."""
     parallel = processes or os.cpu_count() or 1
+    rows_to = lake_for_rows(lake, no_lake)
+    if spark_master is not None and (not verify or processes is not None):
+        raise UsageError(f"--spark-master {spark_master} is for --verify, and instead of --processes")
     if verify:
-        from squall.harness.simulation.run.matrix import verify as verify_mutants
-
-        return verify_mutants(
-            seeds=seeds or 20,
-            first_seed=seed,
-            names=mutant or (),
-            processes=parallel,
-            console=console(),
-            witnesses=witnesses,
-        )
+        return _verify(seeds or 20, seed, tuple(mutant or ()), parallel, witnesses, spark_master, rows_to)
     if generate:
-        return _generate(sample, seed, scenarios, budget, seeds, modes, ledger, only, parallel, report)
+        return _generate(sample, seed, scenarios, budget, seeds, modes, ledger, only, parallel, report, rows_to)
     if diff is not None:
         from squall.harness.simulation.mutation.campaign import show_diff
 
@@ -93,6 +95,45 @@ def mutants(
 
         return print_ledgers(console(), score)
     return _list()
+
+
+def _verify(
+    seeds: int,
+    first_seed: int,
+    names: tuple[str, ...],
+    processes: int,
+    witnesses: Path | None,
+    spark_master: str | None,
+    lake: Path | None,
+) -> int:
+    from squall.harness.distributed.calls import calls_on
+    from squall.harness.lake.adding import RowsAdder
+    from squall.harness.lake.rows import of_matrix
+    from squall.harness.simulation.run.matrix import Matrix
+    from squall.harness.simulation.run.matrix import verify as verify_mutants
+
+    out = console()
+    rows = RowsAdder(lake, out, "mutants")
+
+    def record(matrix: Matrix, ended: bool) -> None:
+        more = {"first_seed": first_seed, "engine": spark_master or "local", "ended": ended}
+        ended_runs = list(matrix.results.values())
+        rows.add(lambda: of_matrix(matrix.rows(), ended_runs, scenario=", ".join(names), **more))
+
+    with contextlib.ExitStack() as stack:
+        calls = None
+        if spark_master is not None:
+            calls = stack.enter_context(calls_on(spark_master, lambda line: out.print(f"{'cluster':<11}{line}")))
+        return verify_mutants(
+            seeds=seeds,
+            first_seed=first_seed,
+            names=names,
+            processes=processes,
+            console=out,
+            witnesses=witnesses,
+            calls=calls,
+            record=record,
+        )
 
 
 def _list() -> int:
@@ -114,7 +155,10 @@ def _generate(
     only: list[str] | None,
     processes: int,
     report: Path | None,
+    lake: Path | None,
 ) -> int:
+    from squall.harness.lake.adding import RowsAdder
+    from squall.harness.lake.rows import of_generated
     from squall.harness.simulation.mutation.campaign import MODES, SCENARIOS, Asked, run_campaign
 
     asked = Asked(
@@ -134,7 +178,9 @@ def _generate(
         raise UsageError(f"--modes: {unknown[0]} is not a way of judging", remedy=", ".join(MODES))
     if report is not None and report.suffix not in (".md", ".json"):
         raise UsageError(f"--report: {report} is of no known format", remedy="a name that ends in .md or .json")
-    return run_campaign(asked, console())
+    rows = RowsAdder(lake, console(), "generated")
+    more = {"scenario": " ".join(asked.scenarios), "first_seed": seed, "engine": "local", "ended": True}
+    return run_campaign(asked, console(), record=lambda entries: rows.add(lambda: of_generated(entries, **more)))
 
 
 def _listed(words: str) -> tuple[str, ...]:

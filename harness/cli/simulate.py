@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -12,10 +14,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squall.harness.cli.known_mutants import refuse_unknown_mutants
+from squall.harness.cli.shrink import Shrinking, shrink_first_failures, shrunk_here, shrunk_on_spark
+from squall.harness.distributed.calls import calls_on
 from squall.harness.errors import UsageError
+from squall.harness.lake.adding import RowsAdder
+from squall.harness.lake.rows import Rows, of_seeds
+from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
 from squall.harness.simulation.run.buggified import buggify_words, named_places
+from squall.harness.simulation.run.on_spark import simulate_on_spark
 from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.recipe import load_recipe, parse_recipe
 from squall.harness.simulation.run.run import (
@@ -29,6 +37,7 @@ from squall.harness.simulation.run.run import (
 )
 from squall.harness.simulation.run.run import simulate as simulate_seed
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5
@@ -54,12 +63,18 @@ def simulate(
     only: str | None = None,
     observed: bool = True,
     buggify: str = "",
+    spark_master: str | None = None,
+    shrink: bool = False,
+    lake: Path | None = None,
 ) -> int:
     """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
 
     Runs all of them, or with `until_failure` up to the first that is not valid. `picture` is where to draw what one
-    seed does. If interrupted, it sums up the completed seeds and raises KeyboardInterrupt (exit status 130).
+    seed does. If interrupted, it sums up the completed seeds and raises KeyboardInterrupt (exit status 130). With
+    `spark_master` the seeds run on a cluster; if that gives up, the seeds that did not end are unknown. `shrink`
+    shortens the first failing seed of each kind afterwards. `lake` is where a row about the campaign is added.
     """
+    refuse_what_a_cluster_cannot(spark_master, keep=keep, picture=picture, processes=processes)
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
     refuse_unknown_mutants(mutants)
@@ -72,14 +87,77 @@ def simulate(
         for seed in wanted:
             refuse_kept(keep, seed)
     results: list[SimResult] = []
-    shown, ended = 0, False
+    rows = RowsAdder(lake, console, "simulate")
+    with _seeds_run(spark_master, processes or os.cpu_count() or 1, console) as (run, shrinking):
+        try:
+            ended = _collect(run(scenario, wanted, options), results, scenario, options, until_failure, seeds, console)
+        except SparkTrouble as trouble:
+            if not results:
+                raise
+            console.print(f"{'cluster':<11}{trouble}", markup=False, soft_wrap=True)
+            ended = None
+        if results:
+            console.print(summary(results), markup=False, highlight=False)
+        rows.add(lambda: _rows(results, scenario, first, options, spark_master, ended=bool(ended)))
+        if not ended:
+            left = f"interrupted: {len(results)} of {seeds} seeds ended"
+            again = next(seed for seed in wanted if seed not in {result.seed for result in results})
+            console.print(f"{left}; the first that did not is {again}", markup=False, highlight=False)
+            if ended is not None:
+                raise KeyboardInterrupt
+        if shrink:
+            shrink_first_failures(results, scenario, options, shrinking, console, lake)
+    if picture is not None:
+        save_picture(trace_of(scenario, first, options), picture)
+        console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
+    verdicts = [result.verdict for result in results] + ["unknown"] * (not ended)
+    return max((EXIT[verdict] for verdict in verdicts), key=lambda status: (status == 1, status))
+
+
+Run = Callable[[Scenario, Sequence[int], SimOptions], Generator[SimResult, None, None]]
+"""Runs seeds; results come as they are ready."""
+
+
+@contextlib.contextmanager
+def _seeds_run(spark_master: str | None, processes: int, console: Console) -> Iterator[tuple[Run, Shrinking]]:
+    """Provide what runs seeds, and what shrinks failing ones: here or on a cluster. Raises UsageError."""
+    if spark_master is None:
+        yield partial(simulate_many, processes=processes), partial(shrunk_here, processes)
+        return
+    with calls_on(spark_master, lambda line: console.print(f"{'cluster':<11}{line}", markup=False)) as calls:
+        yield partial(simulate_on_spark, calls), partial(shrunk_on_spark, calls)
+
+
+def refuse_what_a_cluster_cannot(
+    spark_master: str | None, *, keep: Path | None, picture: Path | None, processes: int | None
+) -> None:
+    """Raise UsageError for an option that makes no sense with a cluster."""
+    given = {"--keep": keep, "--picture": picture, "--processes": processes}
+    for option, value in given.items():
+        if spark_master is not None and value is not None:
+            raise UsageError(
+                f"{option} is about seeds that run on this host, and --spark-master runs them on a cluster",
+                remedy=f"leave out {option}, or run the seed in question here",
+            )
+
+
+def _collect(
+    running: Generator[SimResult, None, None],
+    results: list[SimResult],
+    scenario: Scenario,
+    options: SimOptions,
+    until_failure: bool,
+    seeds: int,
+    console: Console,
+) -> bool:
+    """Append the results as they come, and describe the first failures. Return whether it was not interrupted."""
     milestones = tenths(seeds)
+    shown = 0
     with Progress(
         TextColumn("simulate"), BarColumn(), MofNCompleteColumn(), TextColumn("seeds"), TimeRemainingColumn(),
         console=console, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        task = progress.add_task("simulate", total=len(wanted))
-        running = simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1)
+        task = progress.add_task("simulate", total=seeds)
         with contextlib.closing(running), contextlib.suppress(KeyboardInterrupt):
             for result in running:
                 results.append(result)
@@ -90,21 +168,36 @@ def simulate(
                 if result.verdict != "valid" and shown < SHOWN_FAILURES:
                     shown += 1
                     listable = isinstance(scenario.workload, LogOptions)
-                    console.print(told(result, said, options, listable), markup=False, highlight=False)
+                    console.print(told(result, options.said, options, listable), markup=False, highlight=False)
                 if result.verdict != "valid" and until_failure:
                     break
-            ended = True
-    if results:
-        console.print(summary(results), markup=False, highlight=False)
-    if not ended:
-        left = f"interrupted: {len(results)} of {seeds} seeds ended"
-        again = next(seed for seed in wanted if seed not in {result.seed for result in results})
-        console.print(f"{left}; the first that did not is {again}", markup=False, highlight=False)
-        raise KeyboardInterrupt
-    if picture is not None:
-        save_picture(trace_of(scenario, first, options), picture)
-        console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
-    return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
+            return True
+    return False
+
+
+def _rows(
+    results: Sequence[SimResult],
+    scenario: Scenario,
+    first: int,
+    options: SimOptions,
+    spark_master: str | None,
+    *,
+    ended: bool,
+) -> Rows:
+    if not results:
+        return {}
+    return {
+        "campaigns": [
+            of_seeds(
+                results,
+                scenario=scenario.scenario,
+                first_seed=first,
+                engine=spark_master or "local",
+                mutants=list(options.mutants),
+                ended=ended,
+            )
+        ]
+    }
 
 
 def simulate_recipe(

@@ -42,7 +42,7 @@ def entry_of_run(directory: Path, *, night: str = "", now: datetime | None = Non
     series = _series_of(directory)
     origin = manifest.load_started or 0
     silences = _outages(series)
-    machine = _machine(manifest)
+    machine = machine_row(manifest.machine)
     rows: dict[str, list[Row]] = {
         "runs": [_run(directory, manifest, verdict, faults, cluster, silences, machine["machine"], night, _text(now))],
         "anomalies": _anomalies(manifest, verdict, faults),
@@ -249,8 +249,8 @@ def _rows(series: Mapping[str, pa.Table], name: str) -> list[dict[str, Any]]:
     return series[name].to_pylist() if name in series else []
 
 
-def _machine(manifest: Manifest) -> dict[str, Any]:
-    facts = manifest.machine
+def machine_row(facts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the row of a machine, from what a run states about it."""
     same = "\n".join(facts.get(name, "") for name in ("system", "processors", "memory"))
     return {
         "machine": hashlib.sha256(same.encode()).hexdigest()[:12] if facts else "",

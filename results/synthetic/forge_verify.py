@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from squall.results.synthetic.forge_catalogue import FAMILIES, Case, Found
 
@@ -19,11 +19,17 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class Question:
-    """One row to compute: a case of a kind of history (None: the clean one) and the number of seeds, from 0 on."""
+    """One row to compute: a case of a kind of history (None: the clean one), and how many seeds, from `first` on."""
 
     kind: str
     case: str | None
     seeds: int
+    first: int = 0
+
+    def parts(self, most: int) -> list[Question]:
+        """Divide it into questions of at most so many seeds."""
+        end = self.first + self.seeds
+        return [replace(self, first=one, seeds=min(most, end - one)) for one in range(self.first, end, most)]
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ def answered(question: Question) -> CaseResult:
     family = FAMILIES[question.kind]
     case = None if question.case is None else family.case(question.case)
     right, said, first_wrong = 0, Counter[str](), None
-    for seed in range(question.seeds):
+    for seed in range(question.first, question.first + question.seeds):
         found = family.found(family.healthy(seed) if case is None else case.history(seed))
         if _is_right(found, case, exact=family.exact):
             right += 1
@@ -63,6 +69,18 @@ def answered(question: Question) -> CaseResult:
         first_wrong = seed if first_wrong is None else first_wrong
     expected = None if case is None else case.anomaly
     return CaseResult(question.kind, question.case or CLEAN, expected, question.seeds, right, said, first_wrong)
+
+
+def joined(parts: Sequence[CaseResult]) -> CaseResult:
+    """Join the results of a question's parts."""
+    wrong = [one.first_wrong for one in parts if one.first_wrong is not None]
+    return replace(
+        parts[0],
+        seeds=sum(one.seeds for one in parts),
+        right=sum(one.right for one in parts),
+        said=sum((one.said for one in parts), Counter[str]()),
+        first_wrong=min(wrong, default=None),
+    )
 
 
 def _is_right(found: Found, case: Case | None, *, exact: bool) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +85,10 @@ class Judge:
         self._baselines.close()
 
 
-def run_campaign(asked: Asked, console: Console) -> int:
-    """Judge what the ledger does not hold yet; print the score of all that it holds then."""
+def run_campaign(
+    asked: Asked, console: Console, record: Callable[[Sequence[Entry]], None] = lambda entries: None
+) -> int:
+    """Judge what the ledger does not hold yet; print the score of all that it holds then. `record` gets all of it."""
     chosen = chosen_mutants(asked)
     campaign = Campaign(fingerprint_of_code(), commit(), asked.seed, asked.scenarios, asked.budget_s)
     ledger = Ledger(asked.ledger, campaign)
@@ -104,6 +106,7 @@ def run_campaign(asked: Asked, console: Console) -> int:
     wanted = {one.change for one in chosen}
     entries = [one for one in ledger.entries if one.mutation.change in wanted]
     print_score(console, campaign, entries)
+    record(entries)
     if asked.report is not None:
         write_score(asked.report, campaign, entries)
     return 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from math import ceil
@@ -26,13 +26,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from squall.harness.distributed.calls import CallsOnSpark
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.on_spark import lost
 from squall.harness.simulation.run.run import REQUIRED, SimOptions, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.workers import end_at_once, pool_of_workers
 from squall.harness.yaml_source import suggestion
 from squall.nodes.mutants import MUTANTS
+from squall.results.checkers.engine.cluster import SparkTrouble
 
 SEEDS = 20
 CAUGHT_SHARE = 19 / 20
@@ -126,6 +129,8 @@ class TrialResult:
     twin_valid: int
     misses: tuple[SimResult, ...] = ()
     twin_failures: tuple[SimResult, ...] = ()
+    processor_s: float = 0.0
+    """Processor time of the runs with the mutant."""
 
     @property
     def passed(self) -> bool:
@@ -163,12 +168,15 @@ class Matrix:
                 wanted[_Task(trial.twin, (), seed)] = None
         return list(wanted)
 
-    def run(self, processes: int = 1) -> Generator[SimResult, None, None]:
-        """Run the remaining simulations; results come as they are ready."""
+    def run(self, processes: int = 1, calls: CallsOnSpark | None = None) -> Generator[SimResult, None, None]:
+        """Run the simulations, here or on a cluster; results come as they are ready. Raises SparkTrouble."""
         scenarios = {name: find_scenario(name)[0] for one in self.trials for name in (one.scenario, one.twin)}
-        for task, result in _simulated(self.tasks(), scenarios, processes):
-            self.results[task] = result
-            yield result
+        tasks = self.tasks()
+        running = _simulated(tasks, scenarios, processes) if calls is None else _on_spark(tasks, scenarios, calls)
+        with contextlib.closing(running):
+            for task, result in running:
+                self.results[task] = result
+                yield result
 
     def rows(self) -> list[TrialResult]:
         """Return one row for each trial of which a seed has run, with its twin; a row counts such seeds only."""
@@ -194,6 +202,7 @@ class Matrix:
             twin_valid=sum(one.verdict == "valid" for one in twins),
             misses=tuple(one for one in broken if not trial.catches(one)),
             twin_failures=tuple(one for one in twins if one.verdict != "valid"),
+            processor_s=sum(one.processor_s for one in broken),
         )
 
 
@@ -211,6 +220,19 @@ def _simulated(
         except BaseException:  # interrupted: the results of what still runs are not asked for
             end_at_once(pool)
             raise
+
+
+def _on_spark(
+    tasks: Sequence[_Task], scenarios: Mapping[str, Scenario], calls: CallsOnSpark
+) -> Generator[tuple[_Task, SimResult], None, None]:
+    with contextlib.closing(calls.run(_simulate_task, (scenarios,), tasks)) as running:
+        for number, ended in running:
+            task = tasks[number]
+            yield task, lost(task.seed, ended.problem) if ended.problem else ended.value
+
+
+def _simulate_task(scenarios: Mapping[str, Scenario], task: _Task) -> SimResult:
+    return _simulate(scenarios[task.scenario], task)
 
 
 def _simulate(scenario: Scenario, task: _Task) -> SimResult:
@@ -235,12 +257,16 @@ def verify(
     processes: int,
     console: Console,
     witnesses: Path | None = None,
+    calls: CallsOnSpark | None = None,
+    record: Callable[[Matrix, bool], None] | None = None,
 ) -> int:
     """Run the trials and print the matrix. Return 0 if every mutant is caught and every twin valid, else 1.
 
     `witnesses` is a directory for the first witness of each mutant on the first seed. Interrupted, it prints the matrix
-    of the seeds that ended and raises KeyboardInterrupt.
+    of the seeds that ended and raises KeyboardInterrupt; if a cluster of `calls` gives up, it returns 2. `record` gets
+    what ended, and whether that is all.
     """
+    gave_up = False
     matrix = Matrix(chosen_trials(names), range(first_seed, first_seed + seeds))
     with Progress(
         TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
@@ -248,9 +274,15 @@ def verify(
     ) as progress:  # fmt: skip
         total = len(matrix.tasks())
         task = progress.add_task("mutants", total=total)
-        with contextlib.closing(matrix.run(processes)) as running, contextlib.suppress(KeyboardInterrupt):
-            for _ in running:
-                progress.advance(task)
+        try:
+            with contextlib.closing(matrix.run(processes, calls)) as running, contextlib.suppress(KeyboardInterrupt):
+                for _ in running:
+                    progress.advance(task)
+        except SparkTrouble as trouble:
+            if not matrix.results:
+                raise
+            gave_up = True
+            console.print(f"{'cluster':<11}{trouble}", markup=False, soft_wrap=True)
     ended = len(matrix.results) == total
     if witnesses is not None and ended:
         save_witnesses(matrix, witnesses)
@@ -258,9 +290,13 @@ def verify(
     console.print(table_of(rows))
     for line in complaints(rows):
         console.print(line, markup=False, highlight=False)
+    if record is not None:
+        record(matrix, ended)
     if not ended:
         console.print(f"interrupted: {len(matrix.results)} of {total} runs ended", markup=False, highlight=False)
-        raise KeyboardInterrupt
+        if not gave_up:
+            raise KeyboardInterrupt
+        return 1 if any(not row.passed for row in rows) else 2
     return 0 if all(row.passed for row in rows) else 1
 
 

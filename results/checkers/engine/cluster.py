@@ -129,7 +129,7 @@ def explanation(trouble: str) -> str | None:
     if missing is not None and "squall" not in trouble:
         return f"the workers' Python lacks {missing[1] or missing[2]}: install Squall there with all it depends on"
     if any(sign in trouble for sign in GONE):
-        return "the cluster gave up or was stopped while it checked. Check again, or on this host: leave it out"
+        return "the cluster gave up or was stopped meanwhile. Try again, or on this host: leave --spark-master out"
     return None
 
 

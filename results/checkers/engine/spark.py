@@ -25,9 +25,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -56,6 +56,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
 BUNDLES_PER_CORE = 4
+WATCH_SECONDS = 1.0
 
 
 class SparkDidNotStart(SparkTrouble):
@@ -152,6 +153,11 @@ class SparkEngine:
         return self._session
 
     @property
+    def is_local(self) -> bool:
+        """Whether its workers are this interpreter on this host."""
+        return self._local
+
+    @property
     def at_once(self) -> int:
         """The number of tasks that are carried out at the same time, by the cores available so far."""
         return int(self._context.defaultParallelism)
@@ -184,15 +190,35 @@ class SparkEngine:
 
     def _carried_out(self, shares: Sequence[Share], expected: Expected | None) -> Iterator[Told]:
         """Yield the outcomes of the tasks, share by share as workers complete them."""
+        yield from self.spread(shares, lambda arrived: _work(expected, arrived), "check")
+
+    def add_archive(self, path: Path) -> str:
+        """Send an archive to the workers. Return the name of the folder that it becomes in their files' folder."""
+        context: Any = self._context
+        context.addArchive(str(path))
+        return path.name
+
+    def spread(
+        self,
+        shares: Sequence[Any],
+        work_of: Callable[[Accumulator[Any]], Callable[[Iterable[Any]], None]],
+        what: str,
+        watch: Callable[[], None] | None = None,
+    ) -> Generator[Any, None, None]:
+        """Have the workers work on shares in one job; yield what they add to an accumulator, when a share is done.
+
+        `work_of` makes the function that a worker applies to its shares: it adds lists. `watch` is called about once a
+        second, and its exceptions end the job. Raises SparkTrouble if a cluster's workers cannot work.
+        """
         from pyspark.accumulators import AddingAccumulatorParam
 
-        arrivals, group = _Arrivals(), f"squall-{next(self._jobs)}"
+        arrivals, group = _Arrivals(watch), f"squall-{next(self._jobs)}"
         adding: Any = AddingAccumulatorParam([])  # on a worker it begins empty, here with the arrivals
         arrived = self._context.accumulator(arrivals, adding)
 
         def job() -> None:
-            self._context.setJobGroup(group, "check")
-            self._context.parallelize(shares, len(shares)).foreachPartition(_work(expected, arrived))
+            self._context.setJobGroup(group, what)
+            self._context.parallelize(shares, len(shares)).foreachPartition(work_of(arrived))
 
         thread = threading.Thread(target=arrivals.until_the_end_of, args=(job,), daemon=True)
         thread.start()
@@ -248,10 +274,11 @@ class _Arrivals:
     Each share is reported once, even if a worker died and another one repeated it.
     """
 
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[list[Told] | Exception | None] = SimpleQueue()
+    def __init__(self, watch: Callable[[], None] | None = None) -> None:
+        self._queue: SimpleQueue[list[Any] | Exception | None] = SimpleQueue()
+        self._watch = watch
 
-    def __iadd__(self, told: list[Told]) -> Self:
+    def __iadd__(self, told: list[Any]) -> Self:
         self._queue.put(told)
         return self
 
@@ -264,11 +291,19 @@ class _Arrivals:
         else:
             self._queue.put(None)
 
-    def __iter__(self) -> Iterator[Told]:
-        while (told := self._queue.get()) is not None:
+    def __iter__(self) -> Iterator[Any]:
+        while (told := self._next()) is not None:
             if isinstance(told, Exception):
                 raise told
             yield from told
+
+    def _next(self) -> list[Any] | Exception | None:
+        if self._watch is None:
+            return self._queue.get()
+        while True:
+            self._watch()
+            with contextlib.suppress(Empty):
+                return self._queue.get(timeout=WATCH_SECONDS)
 
 
 def _work(expected: Expected | None, arrived: Accumulator[Any]) -> Callable[[Iterable[Share]], None]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.shrink import free_name, refuse_what_cannot_be_listed
+import squall.harness.cli.simulate as command
+from squall.harness.cli.shrink import first_of_each_kind, free_name, refuse_what_cannot_be_listed
 from squall.harness.cli.simulate import simulate, tenths, told
+from squall.harness.distributed.calls import Ended
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import load_suite
 from squall.harness.simulation.run.run import SimOptions, SimResult
+from squall.results.checkers.engine.cluster import SparkTrouble
+from squall.results.lake.store import Lake
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 
@@ -68,3 +75,66 @@ def test_a_schedule_is_never_written_over_a_file_that_is_there(tmp_path: Path) -
     names = [free_name(wanted).name for _ in range(3)]
     assert names == ["swarm-seed-7-1.yaml", "swarm-seed-7-2.yaml", "swarm-seed-7-3.yaml"]
     assert wanted.read_text() == "mine"
+
+
+class FakeCalls:
+    """A cluster on which each odd seed ends its interpreter, and that gives up after some seeds."""
+
+    def __init__(self, gives_up_after: int | None = None) -> None:
+        self._left = gives_up_after
+
+    def run(self, function: object, common: object, seeds: Sequence[int]) -> Iterator[tuple[int, Ended]]:
+        for number, seed in enumerate(seeds):
+            if self._left is not None and number >= self._left:
+                raise SparkTrouble("the cluster has had no executor for 60 s")
+            good = Ended(SimResult(seed, "valid", "hash"))
+            yield number, Ended(problem="its interpreter on w1 was killed by SIGKILL") if seed % 2 else good
+
+
+def simulated_on(
+    fake: FakeCalls, monkeypatch: pytest.MonkeyPatch, lake: Path | None = None, seeds: int = 4
+) -> tuple[int, str]:
+    monkeypatch.setattr(command, "calls_on", lambda master, say: contextlib.nullcontext(fake))
+    console = Console(record=True, width=200)
+    status = simulate(
+        str(SUITES / "smoke.yaml"), seeds=seeds, first_seed=1, console=console, spark_master="spark://m:7077", lake=lake
+    )
+    return status, console.export_text()
+
+
+def test_a_seed_that_ends_its_interpreter_is_unknown_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, said = simulated_on(FakeCalls(), monkeypatch, tmp_path / "lake")
+    assert status == 2
+    assert "UNKNOWN  seed 3: LOST" in said and "its interpreter on w1 was killed by SIGKILL" in said
+    assert "seeds      4: 2 unknown, 2 valid" in said
+    (row,) = Lake(tmp_path / "lake").table("campaigns").to_pylist()
+    assert (row["valid"], row["unknown"], row["failed_seeds"], row["ended"]) == (2, 2, [1, 3], True)
+
+
+def test_seeds_that_a_cluster_did_not_run_are_not_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, said = simulated_on(FakeCalls(gives_up_after=2), monkeypatch, tmp_path / "lake")
+    assert status == 2
+    assert "no executor for 60 s" in said and "interrupted: 2 of 4 seeds ended; the first that did not is 3" in said
+    (row,) = Lake(tmp_path / "lake").table("campaigns").to_pylist()
+    assert (row["seeds"], row["ended"]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "option", [{"keep": Path("kept")}, {"picture": Path("one.svg")}, {"processes": 2}], ids=lambda one: next(iter(one))
+)
+def test_what_a_cluster_cannot_do_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"--{next(iter(option))} is about seeds that run on this host"):
+        simulate("swarm", seeds=1, first_seed=1, console=Console(), spark_master="spark://m:7077", **option)
+
+
+def test_the_first_failing_seed_of_each_kind_is_shrunk() -> None:
+    results = [
+        SimResult(9, "invalid", "", broken=("ACK", "ISR")),
+        SimResult(5, "invalid", "", broken=("ISR", "ACK")),
+        SimResult(7, "invalid", "", broken=("ELECT",)),
+        SimResult(3, "unknown", "", broken=("LOST",)),
+        SimResult(4, "valid", ""),
+    ]
+    assert [one.seed for one in first_of_each_kind(results)] == [5, 7]
