@@ -374,6 +374,50 @@ def shrink(
 
 
 @app.command(
+    epilog="Examples: squall why 7 · squall why 2 --suite two-hop-failover --mutant truncate-to-hw · "
+    "squall why 1 --suite suites/schedules/one-kill.yaml --continuations 20 --instants 12 --budget 2m --out why.svg"
+)
+def why(
+    seed: Annotated[str, typer.Argument(metavar="SEED", help="a seed that fails in simulation, or a recipe")],
+    suite: Annotated[str, typer.Option(metavar="SCENARIO", help="a suite file or the name of a scenario")] = "swarm",
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="draw the faults from the seed, not from the scenario")
+    ] = False,
+    buggify: Annotated[str, typer.Option(metavar="NAMES", help="rare things that may happen; see squall buggify")] = "",
+    continuations: Annotated[int, typer.Option(min=5, help="at most so many continuations of an instant")] = 50,
+    instants: Annotated[int, typer.Option(min=6, help="continue from at most so many instants")] = 20,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="begin no continuation after this time")] = "10m",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the picture (.svg) here, and the table (.txt) beside it")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
+    ] = None,
+) -> int:
+    """Find where in its run a failure was decided: its probability over time, by continuations with other seeds.
+
+    Exit status: 0 explained; 1 explained, but the seed did not fail again; 2 nothing to explain.
+    """
+    from squall.harness.cli.why import WhyOptions
+    from squall.harness.cli.why import why as explain_seed
+
+    asked = WhyOptions(
+        seed=seed,
+        suite=suite,
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        buggify=buggify,
+        continuations=continuations,
+        instants=instants,
+        budget=budget,
+        out=out,
+        processes=processes or os.cpu_count() or 1,
+    )
+    return explain_seed(asked, console())
+
+
+@app.command(
     epilog="Examples: squall explore --for 10m · squall explore swarm kitchen-sink --for 1h --corpus corpus · "
     "squall explore --for 5m --random · squall explore --mutant stale-fetch-appended --corpus corpus --until-failure"
 )

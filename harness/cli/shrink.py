@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from squall.harness.cli.check import shown_path
-from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.distributed.calls import CallsOnSpark
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
@@ -46,6 +45,7 @@ from squall.harness.simulation.shrink.shrink import (
 )
 from squall.harness.simulation.shrink.simplify import operations_of
 from squall.harness.simulation.shrink.whole import SECONDS, ShrinkOutcome, shrink_seed
+from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.results.checkers.common.text import several
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.workloads.log import LogOptions

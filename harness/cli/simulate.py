@@ -13,7 +13,6 @@ from statistics import median
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.cli.shrink import Shrinking, shrink_first_failures, shrunk_here, shrunk_on_spark
 from squall.harness.distributed.calls import calls_on
 from squall.harness.errors import UsageError
@@ -37,6 +36,8 @@ from squall.harness.simulation.run.run import (
 )
 from squall.harness.simulation.run.run import simulate as simulate_seed
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.why.account import findability_words
+from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.workloads.log import LogOptions
 
@@ -286,6 +287,9 @@ def summary(results: list[SimResult]) -> str:
     ]
     if broken:
         lines.append("broken     " + ", ".join(f"{name} in {number}" for name, number in broken.most_common()))
+    if broken and len(results) > 1:
+        found = (findability_words(name, number, len(results)) for name, number in broken.most_common())
+        lines.append("findable   " + "; ".join(found))
     for group in ("", *GROUPS):
         for key in sorted(key for key in totals if _group(key) == group):
             lines.append(f"{'':<11}{totals[key]:>12,} {key}")
