@@ -32,6 +32,8 @@ from squall.harness.cli.lab import lab_app
 from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
+from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
+from squall.harness.cli.regression.compare import compare
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import with_examples
@@ -501,7 +503,11 @@ def bench(
         measurements, interrupted = early.measurements, True
     bench_module.print_measurements(out, name, measurements)
     if json_file is not None:
-        bench_module.save(json_file, name, measurements, interrupted=interrupted)
+        from squall.harness.run.provenance import machine, versions
+
+        bench_module.save(
+            json_file, name, measurements, interrupted=interrupted, machine=machine(), versions=versions()
+        )
     if interrupted:
         out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
         return INTERRUPTED_EXIT_STATUS
@@ -588,6 +594,7 @@ app.command(
     "sql",
     epilog='Examples: squall sql "select * from scenarios" · squall sql "select date, verdict, runs from verdicts"',
 )(sql)
+app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command(
