@@ -34,6 +34,9 @@ from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
 from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
 from squall.harness.cli.regression.compare import compare
+from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
+from squall.harness.cli.regression.flakes import flakes
+from squall.harness.cli.regression.trends import trends_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import with_examples
@@ -63,6 +66,7 @@ app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(lake_app, name="lake")
+app.add_typer(trends_app, name="trends")
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
@@ -595,6 +599,7 @@ app.command(
     epilog='Examples: squall sql "select * from scenarios" · squall sql "select date, verdict, runs from verdicts"',
 )(sql)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
+app.command("flakes", epilog=FLAKES_EXAMPLES)(flakes)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command(
