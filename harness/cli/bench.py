@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -102,9 +103,19 @@ def result(one: Measurement) -> str:
     return "✔ stretch" if one.stretched else "✔"
 
 
-def save(path: Path, name: str, measurements: Sequence[Measurement], *, interrupted: bool = False) -> None:
-    """Write everything measured, raw samples included, as JSON."""
+def save(
+    path: Path,
+    name: str,
+    measurements: Sequence[Measurement],
+    *,
+    interrupted: bool = False,
+    machine: Mapping[str, str] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write everything measured, raw samples included, as JSON, with what it was measured on."""
     figures = [{**asdict(one), "passed": one.passed} for one in measurements]
-    content = {"benchmark": name, "measurements": figures} | ({"interrupted": True} if interrupted else {})
+    content: dict[str, Any] = {"benchmark": name, "measurements": figures}
+    content |= {"machine": dict(machine or {}), "versions": dict(versions or {})}
+    content |= {"interrupted": True} if interrupted else {}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=2) + "\n")

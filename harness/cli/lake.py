@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +14,8 @@ from rich.progress import track
 from rich.table import Table
 
 from squall.harness.errors import UsageError
-from squall.harness.lake.options import DEFAULT_LAKE
 from squall.harness.terminal.console import console
-
-DURATION_UNITS = {"d": 1, "w": 7}
-
-LakeOption = Annotated[Path, typer.Option("--lake", metavar="DIR", help="the lake's directory")]
+from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, parse_day, runs_in, say
 
 lake_app = typer.Typer(
     help="The lake: rows about every run, in Parquet tables.",
@@ -66,12 +61,12 @@ def show(lake: LakeOption = DEFAULT_LAKE) -> int:
     """Show the lake's tables: how many rows each has, and what they mean."""
     from squall.results.lake.schema import TABLES
 
-    opened = _open(lake)
     table = Table(box=None, pad_edge=False)
     for name in ("table", "rows", "meaning"):
         table.add_column(name, justify="right" if name == "rows" else "left")
-    for name, one in TABLES.items():
-        table.add_row(name, f"{opened.table(name, columns=['key']).num_rows:,}", one.meaning)
+    with opened(lake) as found:
+        for name, one in TABLES.items():
+            table.add_row(name, f"{found.table(name, columns=['key']).num_rows:,}", one.meaning)
     console().print(table)
     return 0
 
@@ -96,9 +91,8 @@ def rebuild(
     """Make the rows of runs again from their directories, and compact. Rows of other runs stay."""
     from squall.results.lake.store import Lake
 
-    directories = sorted({found.resolve() for one in runs for found in _runs_in(one)})
-    opened = Lake(lake, say=_say)
-    number = opened.rebuild(_entries(directories))
+    directories = sorted({found.resolve() for one in runs for found in runs_in(one)})
+    number = Lake(lake, say=say).rebuild(_entries(directories))
     console().print(f"{number} of {len(directories)} runs are in {lake}", markup=False)
     return 0 if number == len(directories) else 2
 
@@ -106,7 +100,8 @@ def rebuild(
 @lake_app.command("compact", epilog="Example: squall lake compact")
 def compact(lake: LakeOption = DEFAULT_LAKE) -> int:
     """Fold new rows into the Parquet tables. Dashboards and queries do this as well."""
-    done = _open(lake).compact()
+    with opened(lake) as found:
+        done = found.compact()
     console().print(f"{done.entries} entries folded into {done.periods} periods", markup=False)
     return 0
 
@@ -120,7 +115,9 @@ def prune(
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """Remove the rows of what began before a day. Run directories stay."""
-    number = _open(lake).prune(before=parse_day(before, "--before"), keep_invalid=keep_invalid)
+    first_kept = parse_day(before, "--before")
+    with opened(lake) as found:
+        number = found.prune(before=first_kept, keep_invalid=keep_invalid)
     console().print(f"the rows of {number} runs, campaigns and benchmarks are removed", markup=False)
     return 0
 
@@ -158,7 +155,8 @@ def list_runs(
     if verdict not in (None, "valid", "invalid", "unknown", "none"):
         raise UsageError(f"--verdict {verdict}: is no verdict", remedy="name valid, invalid, unknown or none")
     wanted = RunFilter(scenario, verdict, parse_day(since, "--since").isoformat() if since else "", unexpected)
-    rows = [one for one in _open(lake).table("runs", since=wanted.since).to_pylist() if wanted.accepts(one)]
+    with opened(lake, as_json=as_json) as found:
+        rows = [one for one in found.table("runs", since=wanted.since).to_pylist() if wanted.accepts(one)]
     rows.sort(key=lambda one: (one["started"] or "", one["key"]), reverse=True)
     if as_json:
         for one in rows[:limit]:
@@ -200,12 +198,11 @@ def sql(
     from squall.results.checkers.engine.spark import LOCAL_MASTER, SparkEngine
     from squall.results.lake.views import open_views
 
-    opened = _open(lake)
     try:
-        with SparkEngine(spark_master or LOCAL_MASTER) as engine:
+        with opened(lake, as_json=as_json) as found, SparkEngine(spark_master or LOCAL_MASTER) as engine:
             from pyspark.errors import PySparkException
 
-            open_views(opened, engine.session)
+            open_views(found, engine.session)
             try:
                 frame = engine.session.sql(query)
                 rows = [one.asDict(recursive=True) for one in frame.limit(limit + 1).collect()]
@@ -244,45 +241,6 @@ def _cell(value: object) -> str:
 # -- parts of these --------------------------------------------------------------------------------------------------
 
 
-def parse_day(text: str, option: str, today: date | None = None) -> date:
-    """Parse a day, or an age in days or weeks. Raises UsageError."""
-    number, unit = text[:-1], text[-1:]
-    if unit in DURATION_UNITS and number.isdecimal():
-        return (today or datetime.now(UTC).date()) - timedelta(days=int(number) * DURATION_UNITS[unit])
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{option} {text}: is neither a day nor an age", remedy="write 2026-11-01, 30d or 4w"
-        ) from None
-
-
-def _open(lake: Path) -> Any:
-    from squall.results.lake.store import Lake
-
-    opened = Lake(lake, say=_say)
-    if not opened.exists:
-        raise UsageError(
-            f"{lake}: there is no lake",
-            remedy="squall run adds its runs to one; of earlier runs: squall lake rebuild runs",
-        )
-    return opened
-
-
-def _say(line: str) -> None:
-    console().print(f"{'lake':<11}{line}", markup=False, soft_wrap=True)
-
-
-def _runs_in(directory: Path) -> Iterator[Path]:
-    """Yield the runs at, in, or two levels below a directory. Raises UsageError if it is not one."""
-    from squall.results.history.manifest import MANIFEST_FILE
-
-    if not directory.is_dir():
-        raise UsageError(f"{directory}: is not a directory", remedy="name the directory of runs, such as runs")
-    for pattern in ("", "*", "*/*"):
-        yield from (path.parent for path in directory.glob(f"{pattern}/{MANIFEST_FILE}".lstrip("/")))
-
-
 def _entries(directories: Sequence[Path]) -> Iterator[Any]:
     from squall.results.history.ill_formed import IllFormedHistory
     from squall.results.lake.of_run import entry_of_run
@@ -291,4 +249,4 @@ def _entries(directories: Sequence[Path]) -> Iterator[Any]:
         try:
             yield entry_of_run(directory)
         except IllFormedHistory as trouble:
-            _say(f"{directory}: left out: {trouble.problem}")
+            say(f"{directory}: left out: {trouble.problem}")

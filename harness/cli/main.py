@@ -32,6 +32,11 @@ from squall.harness.cli.lab import lab_app
 from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
+from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
+from squall.harness.cli.regression.compare import compare
+from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
+from squall.harness.cli.regression.flakes import flakes
+from squall.harness.cli.regression.trends import trends_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
@@ -62,6 +67,7 @@ app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(lake_app, name="lake")
+app.add_typer(trends_app, name="trends")
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
@@ -577,7 +583,11 @@ def bench(
     bench_module.print_measurements(out, name, measurements)
     rows.add(lambda: of_benchmark(name, measurements, ended=not interrupted))
     if json_file is not None:
-        bench_module.save(json_file, name, measurements, interrupted=interrupted)
+        from squall.harness.run.provenance import machine, versions
+
+        bench_module.save(
+            json_file, name, measurements, interrupted=interrupted, machine=machine(), versions=versions()
+        )
     if interrupted:
         out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
         return INTERRUPTED_EXIT_STATUS
@@ -675,6 +685,8 @@ app.command(
     "sql",
     epilog='Examples: squall sql "select * from scenarios" · squall sql "select date, verdict, runs from verdicts"',
 )(sql)
+app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
+app.command("flakes", epilog=FLAKES_EXAMPLES)(flakes)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command(

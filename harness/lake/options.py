@@ -7,13 +7,12 @@ unasked. `--no-lake`, or `SQUALL_NO_LAKE=1` in the environment, adds none.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from squall.harness.errors import UsageError
-
-DEFAULT_LAKE: Final = Path("runs/lake")
+from squall.harness.terminal.lake_options import DEFAULT_LAKE
 
 AddToLakeOption = Annotated[
     Path | None,

@@ -1,0 +1,1 @@
+"""Commands about many runs: comparison and gates, change points over nights, flakes."""
