@@ -27,7 +27,7 @@ def simulated_row(
 ) -> None:
     """Add the row of a simulated run, with its anomalies. Trouble is reported and changes no verdict."""
     item, known = task.item, versions()
-    run = {
+    run: dict[str, object] = {
         "kind": "simulation",
         "started": began.isoformat(timespec="seconds"),
         "suite": item.suite,
@@ -46,7 +46,7 @@ def simulated_row(
         "version": known.get("squall", ""),
         "system": "squall",
         "mutants": list(scenario.cluster.mutants),
-        "directory": outcome.directory,
+        "directory": "" if outcome.ending == item.expected else outcome.directory,
         "command": item.repeat,
         "load_s": result.simulated_s,
         "acknowledged": result.counts.get("acknowledged"),
@@ -54,7 +54,7 @@ def simulated_row(
         "recorded": began.isoformat(timespec="seconds"),
     }
     kinds = sorted(name.removeprefix("fault ") for name in result.counts if name.startswith("fault "))
-    anomalies = [
+    anomalies: list[dict[str, object]] = [
         {
             "anomaly": name,
             "meaning": ANOMALIES[name].meaning if name in ANOMALIES else "",
@@ -72,7 +72,7 @@ def simulated_row(
 def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began: datetime, out: Console) -> None:
     """Add the row of a campaign. Trouble is reported and changes no verdict."""
     counted = {name: sum(one.verdict == name for one in results) for name in ("valid", "invalid", "unknown")}
-    row = {
+    row: dict[str, object] = {
         "kind": "simulate",
         "scenario": scenario,
         "commit": versions().get("commit", ""),

@@ -277,7 +277,7 @@ class Night:
         return self.file.entries()
 
     def _names(self, state: NightState) -> set[str]:
-        return {one.item.name for one in (*state.plan.chosen, *state.plan.left_out)}
+        return {one.item.name for one in state.plan.chosen} | {one.item.name for one in state.plan.left_out}
 
     def _view(self, state: NightState, status: int | None) -> NightView:
         quarantine = quarantine_of(self._entries(), self._names(state), datetime.now(UTC).date())

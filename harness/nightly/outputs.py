@@ -19,7 +19,7 @@ from squall.harness.errors import UsageError
 from squall.harness.nightly.hooks import run_hook
 from squall.harness.nightly.plan.night_file import Hooks
 from squall.harness.nightly.results.junit import junit_xml
-from squall.harness.nightly.results.night_report import NightView, annotations, as_json, cases_of, iso, markdown
+from squall.harness.nightly.results.night_report import NightView, as_json, cases_of, github_annotations, iso, markdown
 from squall.results.history.whole_file import write_whole
 
 NIGHT_JSON, JUNIT_XML, SUMMARY = "night.json", "junit.xml", "summary.md"
@@ -49,7 +49,7 @@ class Outputs:
     def publish(self, view: NightView, say: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> None:
         """Tell GitHub and the webhook, at the end. Trouble is reported and changes no exit status."""
         if environment.get("GITHUB_ACTIONS") == "true":
-            for line in annotations(view):
+            for line in github_annotations(view):
                 say(line)
         if step_summary := environment.get("GITHUB_STEP_SUMMARY"):
             try:

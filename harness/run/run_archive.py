@@ -76,9 +76,9 @@ def archive_run(run: Path, target: Path) -> Archived:
                     _add(archive, f"{name}/{inside}", content, int(path.stat().st_mtime))
                 else:
                     archive.add(path, f"{name}/{inside}", recursive=False, filter=_nameless)
-            for made, content in _made(manifest, remarks):
+            for made, text in _made(manifest, remarks):
                 files += 1
-                _add(archive, f"{name}/{made}", content.encode(), int(time.time()))
+                _add(archive, f"{name}/{made}", text.encode(), int(time.time()))
             _add(archive, f"{name}/{_README}", _readme(name, manifest, remarks).encode(), int(time.time()))
         draft.replace(target)
     finally:

@@ -220,6 +220,10 @@ def refuse_world(suite: Suite, scenario: Scenario, world: World) -> None:
     """Raise UsageError for a scenario that this world cannot have."""
     named = suite.said or str(suite.path)
     if world == "simulation":
+        if scenario.idle_nemesis:
+            raise UsageError(
+                f"{named}: scenario {scenario.scenario}: a nemesis that does nothing is a control of hosts"
+            )
         refuse_what_simulation_cannot(named, scenario)
     elif scenario.swarm:
         raise UsageError(f"{named}: scenario {scenario.scenario} draws its faults, which only the simulation does")
@@ -237,7 +241,8 @@ def _of_scenario(suite: Suite, scenario: Scenario, seed: int, world: World, repe
             {
                 "kind": "simulation",
                 "usual_s": SIMULATED_SECONDS,
-                "repeat": f"squall simulate {named} --only {scenario.scenario} --seed {one}",
+                "repeat": f"squall simulate {named} --only {scenario.scenario} --seed {one}"
+                + " --no-observer" * (scenario.expect.verdict == "invalid"),
             }
             if world == "simulation"
             else {

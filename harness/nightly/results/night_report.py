@@ -192,7 +192,7 @@ def told(one: ItemState) -> str:
 # -- GitHub -----------------------------------------------------------------------------------------------------------
 
 
-def annotations(view: NightView) -> list[str]:
+def github_annotations(view: NightView) -> list[str]:
     """Return a line for GitHub's log for each item that is not as expected, and for each problem of the night."""
     lines = []
     for one in view.failed:
@@ -252,9 +252,9 @@ def _row(one: ItemState, view: NightView) -> str:
     assert one.last is not None
     excused = " (quarantined)" if one.item.id in view.excused else ""
     last = one.last.outcome
-    found = f" ({', '.join(last.anomalies)})" if last.anomalies else ""
+    found = f" ({_cell(', '.join(last.anomalies))})" if last.anomalies else ""
     return (
-        f"| {_cell(one.item.id)} | {last.ending}{_cell(found)}{excused} | {_cell(last.problem[:160])} "
+        f"| {_cell(one.item.id)} | {last.ending}{found}{excused} | {_cell(last.problem[:160])} "
         f"| {_code(one.item.repeat)} |"
     )
 
@@ -269,7 +269,7 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that means nothing in Markdown or HTML."""
+    """Return text that means nothing in Markdown or HTML, on one line."""
     for character in "\\`*_[]|<>&":
         text = text.replace(character, f"&#{ord(character)};")
     return " ".join(text.split())
