@@ -68,7 +68,7 @@ def wait_for_the_night(pipe: int, deadline_s: float | None) -> str:
 
 def tear_down(folder: Path) -> int:
     """Run the hook, unless another process does or did. Return its status; 0 if there was nothing to do."""
-    draft = folder / f".{CLAIM}.{os.getpid()}"
+    draft = folder / f".{CLAIM}.{os.getpid()}.{time.monotonic_ns()}"
     draft.write_text(json.dumps({"pid": os.getpid(), "pid_started": started(os.getpid())}))
     try:
         os.link(draft, folder / CLAIM)  # with its content, or not at all

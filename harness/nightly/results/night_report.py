@@ -270,9 +270,10 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
 
 def _cell(text: str) -> str:
     """Return text that means nothing in Markdown or HTML, on one line."""
-    for character in "\\`*_[]|<>&":
+    text = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    for character in "&\\`*_[]|<>":  # the ampersand first: the others are written with it
         text = text.replace(character, f"&#{ord(character)};")
-    return " ".join(text.split())
+    return text
 
 
 def _code(text: str) -> str:
