@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from squall.harness.errors import UsageError
 from squall.harness.nightly.ledger.items import Item, Outcome
 from squall.harness.nightly.ledger.ledger import Begun, Ended, Ledger, LeftOut, Lost
 from squall.harness.nightly.ledger.night_state import ItemState, NightState, fold
@@ -112,6 +113,14 @@ class Conductor:
             else:
                 return
 
+    async def _missing(self, cluster: Cluster) -> tuple[str, ...]:
+        """Return the hosts that are gone; none if that cannot be found out."""
+        try:
+            return await self.watch.missing(cluster)
+        except UsageError as trouble:
+            self.say(f"{'hosts':<11}of {cluster.name} may be missing: {trouble}")
+            return ()
+
     def _leave_out(self) -> None:
         """Leave out what is due and does not fit, and everything after a failure if the night is to end at one."""
         state, left = self.state, self.left_s()
@@ -153,7 +162,7 @@ class Conductor:
             outcome = await attempt.outcome(max(LEAST_LIMIT_S, LIMIT_FACTOR * one.choice.seconds))
             seconds = time.monotonic() - began
             left: Cluster | None = cluster
-            if outcome.ending in ("unknown", "error") and (missing := await self.watch.missing(cluster)):
+            if outcome.ending in ("unknown", "error") and (missing := await self._missing(cluster)):
                 outcome = as_lost(outcome, missing)
                 left = self.watch.without(cluster, missing)
                 self.ledger.write(Lost(cluster=cluster.name, hosts=missing, why=f"during {item.id}"))

@@ -41,7 +41,7 @@ def main(folder: Path) -> int:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     order = json.loads((folder / ORDER).read_text())
-    (folder / ARMED).write_text(str(os.getpid()))
+    write(folder / ARMED, str(os.getpid()))
     said = wait_for_the_night(0, order["deadline_s"])
     if said == "deadline":
         end_process(order["pid"], order["pid_started"], group=False)
@@ -97,10 +97,15 @@ def run_hook(folder: Path) -> int:
             hook.wait()
             status = "timeout"
     done = {"status": status, "seconds": round(time.monotonic() - began, 1)}
-    draft = folder / f".{DONE}.{os.getpid()}"
-    draft.write_text(json.dumps(done))
-    draft.replace(folder / DONE)
+    write(folder / DONE, json.dumps(done))
     return 0 if status == 0 else 1
+
+
+def write(target: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(target)
 
 
 def claimer_is_alive(folder: Path) -> bool:
