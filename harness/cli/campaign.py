@@ -102,6 +102,11 @@ def exit_status(outcomes: Sequence[Outcome]) -> int:
     return 2 if verdicts else 0
 
 
+def _refused(run: Refused) -> Outcome:
+    """Return the outcome of a run that was refused before it began."""
+    return Outcome(run.scenario, run.seed, "", problem=run.problem)
+
+
 def _not_ended(run: RunPlan | Refused) -> SuiteRun:
     """Return what is known of a run that has not ended."""
     if isinstance(run, Refused):
@@ -159,9 +164,11 @@ class Campaign:
             )
         )
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        self._report(runs, started)
         if len(runs) == 1 and isinstance(runs[0], Refused):
+            self.outcomes.append(_refused(runs[0]))
+            self._report(runs, started)
             raise UsageError(runs[0].problem)
+        self._report(runs, started)
         display = Display(self.console)
         for one in runs:
             if isinstance(one, Refused):
@@ -224,7 +231,7 @@ class Campaign:
     ) -> Outcome:
         """Carry out and judge one run. Raises UsageError if it is refused and there is no other."""
         if isinstance(run, Refused):
-            return Outcome(run.scenario, run.seed, "", problem=run.problem)
+            return _refused(run)
         if total > 1:
             self._head(number, total, run)
         try:
