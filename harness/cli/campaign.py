@@ -4,15 +4,21 @@ A suite exits 0 when every verdict and its anomalies are as the scenario expects
 missed one, 254 if a scenario was refused, 2 on an unexpected unknown. The same holds for a scenario that runs alone. A
 refused scenario (a fault that no host offers, a missing target, a host that cannot take part) is listed in the summary
 with the reason, and the others run. If the suite is interrupted, the summary lists what has ended.
+
+`suite.json` beside the runs says the same to programs. It is written anew with each outcome, so that it exists after an
+interruption and after a `kill -9`; `--junit` writes JUnit XML at the same moments.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +27,7 @@ from squall.harness.cli.check import Judge, shown_path
 from squall.harness.cli.lake import add_to_lake
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks
+from squall.harness.nightly.results.suite_report import SUITE_JSON, SuiteReport, SuiteRun
 from squall.harness.run.run import ScenarioRun
 from squall.harness.run.run_hosts import hosts_of
 from squall.harness.scenario.inventory import Inventory
@@ -32,6 +39,7 @@ from squall.harness.timeline.timeline import save_timeline
 from squall.results.checkers.common.text import listed
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.store import claim_run
+from squall.results.history.whole_file import write_whole
 from squall.results.verdict.verdict import Verdict
 
 
@@ -44,14 +52,34 @@ class Outcome:
     expected: str
     verdict: Verdict | None = None
     problem: str = ""
+    directory: str = ""
+    seconds: float = 0.0
+    repeat: str = ""
 
     @classmethod
     def of(cls, plan: RunPlan, verdict: Verdict | None, problem: str = "") -> Outcome:
-        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem)
+        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem, repeat=plan.command())
 
     @property
     def as_expected(self) -> bool:
         return self.verdict is not None and self.verdict.as_expected
+
+    def reported(self) -> SuiteRun:
+        """Return it as `suite.json` has it."""
+        judged = self.verdict
+        return SuiteRun(
+            scenario=self.scenario,
+            seed=self.seed,
+            expected=self.expected,
+            verdict=None if judged is None else judged.verdict,
+            as_expected=self.as_expected,
+            refused=judged is None,
+            anomalies=() if judged is None else tuple(one.name for one in judged.anomalies),
+            problem=self.problem if judged is None else "; ".join(judged.reasons),
+            directory=self.directory,
+            seconds=self.seconds,
+            repeat=self.repeat,
+        )
 
     def line(self) -> str:
         """Return its line of the summary."""
@@ -72,6 +100,18 @@ def exit_status(outcomes: Sequence[Outcome]) -> int:
     if any(one.verdict is None for one in outcomes):
         return USAGE_EXIT_STATUS
     return 2 if verdicts else 0
+
+
+def _refused(run: Refused) -> Outcome:
+    """Return the outcome of a run that was refused before it began."""
+    return Outcome(run.scenario, run.seed, "", problem=run.problem)
+
+
+def _not_ended(run: RunPlan | Refused) -> SuiteRun:
+    """Return what is known of a run that has not ended."""
+    if isinstance(run, Refused):
+        return SuiteRun(run.scenario, run.seed, "", None, False, refused=True, problem=run.problem)
+    return SuiteRun(run.name, run.seed, str(run.scenario.expect), None, False, repeat=run.command())
 
 
 def not_run(suite: Suite) -> list[str]:
@@ -100,6 +140,12 @@ class Campaign:
     """Where the rows about each run are added; None for nowhere."""
     wait: float | None = None
     """How many seconds to wait for hosts in use; None means no waiting."""
+    night: str = ""
+    """The night that it is part of; see `squall nightly`."""
+    junit: Path | None = None
+    """Where JUnit XML is written as well."""
+    report: Path | None = None
+    """Where to write `suite.json`, if not beside the runs."""
     outcomes: list[Outcome] = field(default_factory=list)
     running: Path | None = None
     """The directory of the current run."""
@@ -117,8 +163,12 @@ class Campaign:
                 place=self._place(),
             )
         )
+        started = datetime.now(UTC).isoformat(timespec="seconds")
         if len(runs) == 1 and isinstance(runs[0], Refused):
+            self.outcomes.append(_refused(runs[0]))
+            self._report(runs, started)
             raise UsageError(runs[0].problem)
+        self._report(runs, started)
         display = Display(self.console)
         for one in runs:
             if isinstance(one, Refused):
@@ -131,13 +181,44 @@ class Campaign:
                 judge.prepare()
             try:
                 for number, one in enumerate(runs, 1):
-                    self.outcomes.append(self._outcome(one, number, len(runs), display, judge, locks))
+                    self.outcomes.append(self._timed(one, number, len(runs), display, judge, locks))
+                    self._report(runs, started)
+            except UsageError as refusal:  # of the only run
+                self.outcomes.append(Outcome.of(runs[0], None, str(refusal)))  # type: ignore[arg-type]
+                self._report(runs, started)
+                raise
             finally:
                 if len(runs) > 1:
                     self._sum_up(len(runs))
                 for line in not_run(self.suite):
                     self.console.print(line, markup=False)
         return exit_status(self.outcomes)
+
+    def _report(self, runs: Sequence[RunPlan | Refused], started: str) -> None:
+        """Write `suite.json`, and JUnit XML if it is wanted."""
+        ended = [one.reported() for one in self.outcomes]
+        others = [_not_ended(one) for one in runs[len(ended) :]]
+        status = None if others else exit_status(self.outcomes)
+        report = SuiteReport(
+            str(self.suite.said or self.suite.path), started, ended + others, status, self.suite.left_out
+        )
+        target = self.report or self.runs_directory / SUITE_JSON
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
+        write_whole(target, text)
+        if self.junit is not None:
+            self.junit.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.junit, report.junit())
+
+    def _timed(
+        self, run: RunPlan | Refused, number: int, total: int, display: Display, judge: Judge, locks: HostLocks
+    ) -> Outcome:
+        """Carry out and judge one run, and note where it lies and how long it took."""
+        began = time.monotonic()
+        self.running = None
+        outcome = self._outcome(run, number, total, display, judge, locks)
+        directory = "" if self.running is None or not self.running.exists() else str(self.running)
+        return replace(outcome, directory=directory, seconds=time.monotonic() - began)
 
     def _place(self) -> Place:
         """Return where scenarios would run; a running lab is examined only when it is used."""
@@ -150,7 +231,7 @@ class Campaign:
     ) -> Outcome:
         """Carry out and judge one run. Raises UsageError if it is refused and there is no other."""
         if isinstance(run, Refused):
-            return Outcome(run.scenario, run.seed, "", problem=run.problem)
+            return _refused(run)
         if total > 1:
             self._head(number, total, run)
         try:
@@ -159,7 +240,7 @@ class Campaign:
             with contextlib.suppress(IllFormedHistory):  # the verdict reports it
                 save_timeline(directory)
             if self.lake is not None:
-                add_to_lake(directory, self.lake, self.console)
+                add_to_lake(directory, self.lake, self.console, night=self.night)
         except (UsageError, OSError) as trouble:
             problem = str(trouble) if isinstance(trouble, UsageError) else file_problem(trouble)
             if total == 1 or problem is None:

@@ -26,12 +26,16 @@ from rich.table import Table
 
 from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
 from squall.harness.cli.buggify import CommandWithBuggify, buggify
+from squall.harness.cli.bundle import EXAMPLES as BUNDLE_EXAMPLES
+from squall.harness.cli.bundle import bundle
 from squall.harness.cli.cluster import cluster_app
 from squall.harness.cli.faults import OptionalValues, faults
 from squall.harness.cli.lab import lab_app
 from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
+from squall.harness.cli.nightly import EXAMPLES as NIGHTLY_EXAMPLES
+from squall.harness.cli.nightly import CommandOfNights, JunitOption, nightly
 from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
 from squall.harness.cli.regression.compare import compare
 from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
@@ -120,6 +124,7 @@ def run(
     wait: WaitOption = None,
     lake: LakeOption = DEFAULT_LAKE,
     no_lake: NoLakeOption = False,
+    junit: JunitOption = None,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -151,8 +156,13 @@ def run(
         console=console(),
         wait=patience,
         lake=None if no_lake else lake,
+        junit=junit,
     )
     return campaign.run()
+
+
+app.command("nightly", cls=CommandOfNights, epilog=NIGHTLY_EXAMPLES)(nightly)
+app.command("bundle", epilog=BUNDLE_EXAMPLES)(bundle)
 
 
 @app.command(epilog="Examples: squall check runs/latest · squall check runs/quickstart/* --in-process")

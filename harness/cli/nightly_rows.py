@@ -1,0 +1,101 @@
+"""Rows of the lake about what a night simulates: a run for each simulated scenario, a campaign for many seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from squall.harness.nightly.attempts import Task
+from squall.harness.nightly.ledger.items import Outcome
+from squall.harness.run.provenance import versions
+from squall.harness.run.run_manifest import scenario_hash
+from squall.harness.scenario.suite import Scenario
+from squall.harness.simulation.run.run import SimResult
+from squall.results.checkers.anomalies import ANOMALIES
+from squall.results.lake.entry import Entry
+from squall.results.lake.of_run import fingerprint
+from squall.results.lake.store import Lake
+
+LONGEST_TEXT = 500
+
+
+def simulated_row(
+    task: Task, scenario: Scenario, result: SimResult, outcome: Outcome, began: datetime, out: Console
+) -> None:
+    """Add the row of a simulated run, with its anomalies. Trouble is reported and changes no verdict."""
+    item, known = task.item, versions()
+    run: dict[str, object] = {
+        "kind": "simulation",
+        "started": began.isoformat(timespec="seconds"),
+        "suite": item.suite,
+        "scenario": scenario.scenario,
+        "scenario_hash": scenario_hash(scenario),
+        "seed": item.seed,
+        "trace_hash": result.digest,
+        "verdict": outcome.ending,
+        "expected": item.expected,
+        "as_expected": item.is_expected(outcome.ending, outcome.anomalies),
+        "reasons": [result.problem[:LONGEST_TEXT]] if result.problem else [],
+        "anomalies": list(outcome.anomalies),
+        "world": "simulation",
+        "commit": known.get("commit", ""),
+        "dirty": known.get("dirty", "") == "yes",
+        "version": known.get("squall", ""),
+        "system": "squall",
+        "mutants": list(scenario.cluster.mutants),
+        "directory": "" if outcome.ending == item.expected else outcome.directory,
+        "command": item.repeat,
+        "load_s": result.simulated_s,
+        "acknowledged": result.counts.get("acknowledged"),
+        "night": task.night,
+        "recorded": began.isoformat(timespec="seconds"),
+    }
+    kinds = sorted(name.removeprefix("fault ") for name in result.counts if name.startswith("fault "))
+    anomalies: list[dict[str, object]] = [
+        {
+            "anomaly": name,
+            "meaning": ANOMALIES[name].meaning if name in ANOMALIES else "",
+            "occurrences": 1,
+            "places": [],
+            "fingerprint": fingerprint(scenario.scenario, name, kinds, scenario.cluster.mutants),
+            "witness": result.problem[:LONGEST_TEXT],
+            "faults": kinds,
+        }
+        for name in outcome.anomalies
+    ]
+    _add(task, {"runs": [run], "anomalies": anomalies}, began, out)
+
+
+def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began: datetime, out: Console) -> None:
+    """Add the row of a campaign. Trouble is reported and changes no verdict."""
+    counted = {name: sum(one.verdict == name for one in results) for name in ("valid", "invalid", "unknown")}
+    row: dict[str, object] = {
+        "kind": "simulate",
+        "scenario": scenario,
+        "commit": versions().get("commit", ""),
+        "first_seed": task.item.seed,
+        "seeds": len(results),
+        **counted,
+        "failed_seeds": [one.seed for one in results if one.verdict != "valid"],
+        "seconds": (datetime.now(began.tzinfo) - began).total_seconds(),
+        "processor_s": sum(one.processor_s for one in results),
+        "simulated_s": sum(one.simulated_s for one in results),
+    }
+    _add(task, {"campaigns": [row]}, began, out)
+
+
+def _add(task: Task, rows: dict[str, list[dict[str, object]]], began: datetime, out: Console) -> None:
+    assert task.lake is not None
+    entry = Entry.of(
+        f"{task.night}-{task.item.id}-{task.item.seed}",
+        began.date().isoformat(),
+        began.isoformat(timespec="seconds"),
+        rows,  # type: ignore[arg-type]
+    )
+    try:
+        Lake(root=Path(task.lake)).add(entry)
+    except OSError as trouble:
+        out.print(f"{'lake':<11}no rows were added to {task.lake}: {trouble}", markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What a night, or a suite, leaves for people and machines."""
