@@ -189,8 +189,10 @@
       for (const span of spans) { include(span[1]); include(span[2]); }
       if (heat) for (const one of heat.columns) { include(heat.start + one * heat.step); include(heat.start + (one + 1) * heat.step); }
       if (low > high) [low, high] = [0, 1];
-      low = x.start ?? low;
-      high = x.end ?? high;
+      const dots = this.data.series.some((one) => one.kind === "points" || one.kind === "whisker");
+      const room = dots && x.kind !== "time" ? 0.015 * (high - low) : 0;
+      low = x.start ?? low - room;
+      high = x.end ?? high + room;
       return high > low ? [low, high] : [low - 0.5, low + 0.5];
     }
 
@@ -303,7 +305,10 @@
     /* -- scales */
 
     get innerHeight() { return this.data.rows.length ? ROW * this.data.rows.length : this.data.height; }
-    get left() { return this.width < 520 ? 52 : MARGIN.left; }
+    get left() {
+      const longest = this.data.rows.reduce((most, name) => Math.max(most, name.length), 0);
+      return clamp(6.4 * longest + 12, this.width < 520 ? 52 : MARGIN.left, this.width < 520 ? 76 : 170);
+    }
     get innerWidth() { return Math.max(40, this.width - this.left - MARGIN.right); }
     across(x) { return this.left + ((x - this.range[0]) / (this.range[1] - this.range[0])) * this.innerWidth; }
     inverse(pixel) {
@@ -511,7 +516,7 @@
         const left = clamp(this.across(start), this.left, this.width), right = clamp(this.across(end), this.left, this.width);
         const box = { x: left, y: MARGIN.top + ROW * row + 1, width: Math.max(1, right - left), height: ROW - 2 };
         const name = this.data.labels[label];
-        if (kind === "outage") box.fill = `url(#${this.figure.id}-hatch)`;
+        if (kind === "outage") box.style = `fill: url(#${this.figure.id}-hatch)`;
         const shade = kind ? `chart-span-${kind}` : `chart-s${labels.indexOf(name) % COLOURS}`;
         into.append(element("rect", { class: `chart-span ${shade}`, ...box }, element("title", {}, name)));
         if (!kind && right - left > 6 * name.length + 6) into.append(text(left + 4, MARGIN.top + ROW * row + 12, "chart-span-name", "start", name));
