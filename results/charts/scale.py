@@ -11,7 +11,8 @@ from squall.results.charts.chart import Axis, Chart
 
 TIME_STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 DAY: Final = 86_400
-DATE_STEPS: Final = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY * one for one in (1, 2, 7, 14, 28, 91, 182, 364)))
+DAYS: Final = (1, 2, 7, 14, 28, 91, 182, 364)
+DATE_STEPS: Final = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY * days for days in DAYS))
 
 
 def x_extent(chart: Chart) -> tuple[float, float]:
