@@ -26,7 +26,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,7 @@ class ScenarioRun:
         self.display.begin_load()
         began = await self.workers.load()
         self.facts.load_started = began
+        self.facts.load_began = time_of_day(began, self.testbed.now_ns(), datetime.now(UTC))
         self._manifest().save(self.directory)
         point_latest(self.directory.parent.parent, self.directory)
         return began
@@ -487,6 +488,11 @@ class ScenarioRun:
             clocks=clocks,
             segments=None if self.workers is None else len(self.workers.pipes),
         )
+
+
+def time_of_day(moment: int, now: int, now_of_day: datetime) -> str:
+    """Return when a moment of the history's clock was, given what that clock and the wall clock say now."""
+    return (now_of_day - timedelta(microseconds=(now - moment) / 1000)).isoformat(timespec="milliseconds")
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

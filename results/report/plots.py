@@ -70,7 +70,7 @@ def timeline(
     from matplotlib.figure import Figure
 
     shown = list(topic_partitions)[:MOST_BANDS]
-    end = _last_second(series, faults, frame)
+    end = last_second(series, faults, frame)
     windows = [_Window.of(one, frame, end) for one in faults if one.injected is not None]
     lanes = _lanes(windows, end)
     with rc_context(STYLE):
@@ -112,7 +112,7 @@ def _svg(figure: Figure) -> str:
                   rf'xmlns:xlink="http://www.w3.org/1999/xlink" {label}>', text, count=1)  # fmt: skip
 
 
-def _last_second(series: Series, faults: Sequence[FaultWindow], frame: Frame) -> float:
+def last_second(series: Series, faults: Sequence[FaultWindow], frame: Frame) -> float:
     buckets = series["throughput"]["second"].to_pylist()
     ends = [second + frame.width / 1e9 for second in buckets]
     ends += [(one.healed - frame.start) / 1e9 for one in faults if one.healed is not None]
