@@ -6,7 +6,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { left: 64, right: 10, top: 20, bottom: 22 };
-  const COLOURS = 8, SHADES = 6, ROW = 16, DAY = 86400;
+  const WIDE = 700, COLOURS = 8, SHADES = 6, ROW = 16, DAY = 86400;
   const TIME_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, DAY];
   const DATE_STEPS = [60, 300, 900, 3600, 10800, 21600, 43200, ...[1, 2, 7, 14, 28, 91, 182, 364].map((n) => n * DAY)];
   const SHAPES = [
@@ -299,13 +299,19 @@
       const width = this.live.clientWidth;
       if (!width || width === this.width) return;
       this.width = width;
-      this.draw();
+      if (width < WIDE) this.draw();
+      else for (const one of this.group.charts) if (one.width >= WIDE) one.draw();
     }
 
     /* -- scales */
 
     get innerHeight() { return this.data.rows.length ? ROW * this.data.rows.length : this.data.height; }
+    /* Wide charts of a group begin at the same place, so that times lie one below the other. */
     get left() {
+      if (this.width < WIDE) return this.ownLeft;
+      return Math.max(...this.group.charts.filter((one) => one.width >= WIDE).map((one) => one.ownLeft));
+    }
+    get ownLeft() {
       const longest = this.data.rows.reduce((most, name) => Math.max(most, name.length), 0);
       return clamp(6.4 * longest + 12, this.width < 520 ? 52 : MARGIN.left, this.width < 520 ? 76 : 170);
     }
@@ -475,6 +481,7 @@
     }
 
     get barStep() {
+      if (this.data.step) return this.data.step;
       const every = [...new Set(this.bars.flatMap((n) => this.xs[this.data.series[n].x]))].sort((a, b) => a - b);
       return every.slice(1).reduce((least, x, n) => Math.min(least, x - every[n]), Infinity);
     }

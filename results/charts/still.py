@@ -168,7 +168,7 @@ def _bars(chart: Chart, number: int, plane: Plane) -> Iterator[Markup]:
     one = chart.series[number]
     positions = _positions(chart, one)
     every = sorted({x for bar in bars for x in _positions(chart, bar)})
-    step = min((later - earlier for earlier, later in pairwise(every)), default=1.0)
+    step = chart.step or min((later - earlier for earlier, later in pairwise(every)), default=1.0)
     beside = 1 if chart.stacked else len(bars)
     place = 0 if chart.stacked else bars.index(one)
     below: dict[float, float] = {}

@@ -117,18 +117,20 @@ def _troubled(held: Sequence[Stretch | None], series: Series, frame: Frame) -> l
     if not rates:
         return "no sends were recorded"
     table = series["latency"]
-    p99s = dict(zip(table["second"].to_pylist(), table["p99"].to_pylist(), strict=True))
+    seconds, values = (table[name].to_pylist() for name in ("second", "p99"))
+    p99s = {round(second / width): value for second, value in zip(seconds, values, strict=True)}
+    buckets = {number: (number * width, (number + 1) * width) for number in rates}
     windows = [one for one in held if one is not None]
-    calm = [second for second in rates if not any(_overlap((second, second + width), one) for one in windows)]
-    usual_rates = [rates[second] for second in calm if rates[second]]
-    usual_p99s = [p99s[second] for second in calm if second in p99s]
+    calm = [number for number, bucket in buckets.items() if not any(_overlap(bucket, one) for one in windows)]
+    usual_rates = [rates[number] for number in calm if rates[number]]
+    usual_p99s = [p99s[number] for number in calm if number in p99s]
     if len(usual_rates) < LEAST_CALM or len(usual_p99s) < LEAST_CALM:
         return "there is too little time without faults to compare with"
     rate, p99 = statistics.median(usual_rates), statistics.median(usual_p99s)
     found = [
-        (second, second + width)
-        for second, number in rates.items()
-        if number < LEAST_RATE * rate or p99s.get(second, 0.0) > MOST_P99 * p99
+        buckets[number]
+        for number, sends in rates.items()
+        if sends < LEAST_RATE * rate or p99s.get(number, 0.0) > MOST_P99 * p99
     ]
     outages = series["outages"]
     found += zip(outages["start"].to_pylist(), outages["end"].to_pylist(), strict=True)
@@ -149,14 +151,12 @@ def _joined(stretches: Sequence[Stretch], gap: float) -> Iterator[Stretch]:
         yield last
 
 
-def _rates(series: Series, width: float, end: float) -> dict[float, float]:
+def _rates(series: Series, width: float, end: float) -> dict[int, float]:
     """Return how many sends were acknowledged in each whole bucket of the load, those without any included."""
     table = series["throughput"]
-    columns = (table[name].to_pylist() for name in ("second", "f", "type", "operations"))
-    counted = {
-        round(second / width): n for second, f, kind, n in zip(*columns, strict=True) if (f, kind) == ("send", "ok")
-    }
-    return {number * width: counted.get(number, 0) for number in range(int(end / width + 1e-9))} if counted else {}
+    rows = zip(*(table[name].to_pylist() for name in ("second", "f", "type", "operations")), strict=True)
+    counted = {round(second / width): number for second, f, kind, number in rows if (f, kind) == ("send", "ok")}
+    return {number: counted.get(number, 0) for number in range(int(end / width + 1e-9))} if counted else {}
 
 
 def _p99(series: Series, window: Stretch, frame: Frame) -> float | None:

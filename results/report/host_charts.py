@@ -66,5 +66,5 @@ def _chart(name: str, hosts: dict[str, dict[int, float]], width: int, setting: S
     drawn = tuple(
         Series(host, positions, [values.get(number) for number in numbers]) for host, values in sorted(hosts.items())
     )
-    title = TITLES.get(name, f"{name}: {metric.meaning}")
+    title = TITLES.get(name, f"{metric.meaning[:1].upper()}{metric.meaning[1:]} ({name})")
     return Chart(title, setting.x, Axis(metric.meaning, unit=metric.unit), drawn, setting.bands, height=HEIGHT)

@@ -167,7 +167,7 @@ def _errors(series: Series, frame: Frame, setting: Setting) -> Chart | None:
     )
     title = "Operations that ended with an error, by kind"
     axis = Axis("operations")
-    return Chart(title, setting.x, axis, drawn, setting.bands, setting.marks, stacked=True, height=140)
+    return Chart(title, setting.x, axis, drawn, setting.bands, setting.marks, stacked=True, step=width, height=140)
 
 
 def _leaders(
