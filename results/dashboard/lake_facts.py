@@ -228,9 +228,7 @@ def _fault(row: Row) -> FaultFacts:
         proven=bool(row["proven"]),
         evidence=row["evidence"] or "",
         trouble=row["trouble"] or "",
-        **{
-            name: row[name] for name in ("injected_s", "healed_s", "silence_s", "recovered_s", "isr", "elections")
-        },
+        **{name: row[name] for name in ("injected_s", "healed_s", "silence_s", "recovered_s", "isr", "elections")},
     )
 
 
