@@ -32,6 +32,7 @@ from squall.harness.cli.lab import lab_app
 from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
+from squall.harness.dashboard.command import dashboard_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.terminal.console import console
 from squall.harness.terminal.help_text import with_examples
@@ -61,6 +62,7 @@ app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(lake_app, name="lake")
+app.add_typer(dashboard_app, name="dashboard")
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")

@@ -173,10 +173,8 @@ def campaign_charts(days: Sequence[CampaignDay]) -> list[Chart]:
     """Seeds a minute, and behaviours, of campaigns by day."""
     xs = [day_seconds(one.date) for one in days]
     axis = Axis("day", "date")
-    speed = Chart(
-        "Seeds a minute", axis, Axis("seeds", unit="/min"), (Series("seeds", xs, [one.seeds_per_minute for one in days]),),
-        height=120,
-    )  # fmt: skip
+    pace = Series("seeds", xs, [one.seeds_per_minute for one in days])
+    speed = Chart("Seeds a minute", axis, Axis("seeds", unit="/min"), (pace,), height=120)
     if not any(one.new_behaviours is not None for one in days):
         return [speed]
     return [

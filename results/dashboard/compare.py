@@ -1,4 +1,4 @@
-"""What *Compare* says beforehand: the last seven nights beside the twenty-eight before, for each scenario and metric."""
+"""What *Compare* says beforehand: the last seven nights beside the twenty-eight before, by scenario and metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulation over nights: seeds, new behaviours with an estimate of the unseen, invariants, mutants that were caught."""
+"""Simulation over nights: seeds, new behaviours and an estimate of unseen ones, invariants, mutants that were caught."""
 
 from __future__ import annotations
 
