@@ -153,7 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _redirect(self, path: str, token: str) -> None:
         cookie = SimpleCookie()
         cookie[COOKIE] = token
-        cookie[COOKIE].update({"path": "/", "httponly": True, "samesite": "Strict"})
+        for name, value in (("path", "/"), ("httponly", "yes"), ("samesite", "Strict")):
+            cookie[COOKIE][name] = value
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", "/" + path.lstrip("/"))
         self.send_header("Set-Cookie", cookie[COOKIE].OutputString())

@@ -24,7 +24,7 @@ class BenchmarkPoint:
 
 @dataclass(frozen=True)
 class BenchmarkFigure:
-    """A figure over time on one machine. `must` is its required value and `peer` that of a peer, if they are known."""
+    """A figure over time on one machine. `must` is its required value, `stretch` its ambitious one."""
 
     benchmark: str
     figure: str
@@ -34,7 +34,7 @@ class BenchmarkFigure:
     points: tuple[BenchmarkPoint, ...]
     changes: tuple[ChangePoint, ...]
     must: float | None
-    peer: float | None
+    stretch: float | None
 
     @property
     def missed(self) -> bool:
@@ -74,8 +74,8 @@ def _figure(benchmark: str, figure: str, machine: str, rows: Sequence[Row]) -> B
         machine=machine,
         points=points,
         changes=change_points(values) if len(values) > 1 else (),
-        must=newest.get("must"),
-        peer=newest.get("peer"),
+        must=newest["must"],
+        stretch=newest["stretch"],
     )
 
 

@@ -139,7 +139,7 @@ def benchmark_chart(figure: BenchmarkFigure) -> Chart:
             labels=[f"commit {short_commit(one.commit)}" if one.commit else "" for one in points],
         )
     ]
-    for name, value in (("required", figure.must), ("peer", figure.peer)):
+    for name, value in (("required", figure.must), ("ambitious", figure.stretch)):
         if value is not None:
             series.append(Series(name, [xs[0], xs[-1]], [value, value]))
     marks = tuple(

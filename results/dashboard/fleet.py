@@ -111,7 +111,9 @@ def _hosts(runs: Sequence[Run]) -> tuple[HostFailures, ...]:
             outcomes[outcome_of(run)] = outcomes.get(outcome_of(run), 0) + 1
         failed = [run for run in some if outcome_of(run) in ("invalid", "unknown")]
         found.append(
-            HostFailures(host, len(some), outcomes, wilson_interval(len(failed), len(some)), (failed or [None])[-1])
+            HostFailures(
+                host, len(some), outcomes, wilson_interval(len(failed), len(some)), failed[-1] if failed else None
+            )
         )
     return tuple(sorted(found, key=lambda one: (-one.failures.low, one.host)))
 

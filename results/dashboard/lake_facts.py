@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from squall.results.lake.schema import TABLES
 from squall.results.lake.store import Lake
 
 Row = Mapping[str, Any]
@@ -144,14 +143,8 @@ class LakeFacts:
     campaigns: tuple[Row, ...] = ()
     benchmarks: tuple[Row, ...] = ()
     host_metrics: tuple[HostMetric, ...] = ()
-    further: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
-    """Rows of tables that later versions of the schema added, such as `nights`, by table."""
-
-
-BASE_TABLES: Final = (
-    "runs", "anomalies", "faults", "partitions", "latency", "throughput", "outages", "host_samples", "benchmarks",
-    "campaigns", "machines",
-)  # fmt: skip
+    nights: tuple[Row, ...] = ()
+    mutants: tuple[Row, ...] = ()
 
 
 def read_lake(lake: Lake) -> LakeFacts:
@@ -177,7 +170,8 @@ def read_lake(lake: Lake) -> LakeFacts:
         campaigns=_dated(lake, "campaigns"),
         benchmarks=_dated(lake, "benchmarks"),
         host_metrics=_host_metrics(lake),
-        further={name: _dated(lake, name) for name in TABLES if name not in BASE_TABLES},
+        nights=_dated(lake, "nights"),
+        mutants=_dated(lake, "mutants"),
     )
 
 

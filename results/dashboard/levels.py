@@ -18,7 +18,7 @@ from squall.results.lake.histogram import added, quantile_seconds
 from squall.results.trends.alarms import Alarm, alarm_of_the_last_night
 from squall.results.trends.change_points import ChangePoint, change_points
 
-NIGHTS_MAX: Final = 180
+NIGHTS_MAX: Final = 120
 CANARIES: Final = {
     "loop_ms": "a loop of arithmetic",
     "sync_ms": "an fsync of 4 KiB",

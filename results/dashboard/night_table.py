@@ -24,15 +24,15 @@ class NightFacts:
 
 def night_facts(facts: LakeFacts, nights: Nights) -> dict[str, NightFacts]:
     """Return what was recorded of nights, by day."""
-    labels = {run.row["night"]: nights.day_of[run.key] for run in facts.runs if run.row["night"]}
-    found = {}
-    for row in facts.further.get("nights", ()):
-        day = labels.get(row.get("night") or "", row["date"])
-        names, reasons = row.get("left_out") or (), row.get("left_out_why") or ()
+    labels = {str(run.row["night"]): nights.day_of[run.key] for run in facts.runs if run.row["night"]}
+    found: dict[str, NightFacts] = {}
+    for row in facts.nights:
+        day = labels.get(row["night"] or "", str(row["date"]))
+        names, reasons = row["left_out"] or (), row["left_out_why"] or ()
         found[day] = NightFacts(
-            seconds=row.get("seconds"),
-            cost=row.get("cost"),
-            currency=row.get("currency") or "",
+            seconds=row["seconds"],
+            cost=row["cost"],
+            currency=row["currency"] or "",
             left_out=tuple(zip(names, [*reasons, *[""] * len(names)], strict=False)),
             recorded=True,
         )

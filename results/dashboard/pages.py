@@ -6,7 +6,7 @@ text that comes from a run is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from squall.results.dashboard.levels import NIGHTS_MAX
 from squall.results.dashboard.nights import OUTCOME_NAMES, Nights, outcome_text
 from squall.results.dashboard.overview import FLAKE_NIGHTS, Overview
 from squall.results.dashboard.run_data import run_columns, run_details
+from squall.results.dashboard.simulation import Kill
 from squall.results.dashboard.tonight import tonight_of
 from squall.results.dashboard.words import (
     figure_text,
@@ -210,8 +211,15 @@ def _simulation(overview: Overview) -> str:
         charts=[figure(one, f"campaigns-{at}", group="campaigns") for at, one in enumerate(drawn)],
         mutants=sorted({one.mutant for one in found.kills}),
         kill_scenarios=sorted({one.scenario for one in found.kills}),
-        kills={(one.mutant, one.scenario): one for one in found.kills},
+        kills=_by_mutant_and_scenario(found.kills),
     )
+
+
+def _by_mutant_and_scenario(kills: Iterable[Kill]) -> dict[tuple[str, str], list[Kill]]:
+    found: dict[tuple[str, str], list[Kill]] = {}
+    for one in kills:
+        found.setdefault((one.mutant, one.scenario), []).append(one)
+    return found
 
 
 def _fleet(overview: Overview) -> str:

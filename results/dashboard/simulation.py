@@ -1,4 +1,4 @@
-"""Simulation over nights: seeds, new behaviours and an estimate of unseen ones, invariants, mutants that were caught."""
+"""Simulation over nights: seeds, new behaviours and an estimate of unseen ones, invariants, caught mutants."""
 
 from __future__ import annotations
 
@@ -34,16 +34,21 @@ class CampaignDay:
     known: int | None
     """Behaviours seen until then."""
     unseen: float | None
+    """By the campaign's own estimate (Chao1) where it has one, else by Chapman's."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A mutant in a scenario: in how many runs it was on, and in how many a violation was found."""
+    """A mutant in a scenario, judged in one way: on how many seeds it was on and caught, by what, and when last."""
 
     mutant: str
     scenario: str
-    runs: int
-    killed: int
+    mode: str
+    seeds: int
+    caught: int
+    by: tuple[str, ...]
+    date: str
+    passed: bool
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def simulation_of(facts: LakeFacts) -> Simulation:
         days=_days(facts.campaigns),
         simulated_runs=len(simulated),
         invariants=_broken(simulated),
-        kills=_kills(facts.runs),
+        kills=_kills(facts),
     )
 
 
@@ -92,6 +97,10 @@ def _days(campaigns: Sequence[Row]) -> tuple[CampaignDay, ...]:
         seen = max((row["behaviours"] or 0 for row in counted), default=0)
         timed = [row for row in rows if row["seconds"] and row["seeds"] is not None]
         seconds = sum(row["seconds"] for row in timed)
+        estimates = [row["estimated_behaviours"] for row in counted if row["estimated_behaviours"] is not None]
+        unseen = estimated_unseen(known, max(seen, new), new) if counted and known else None
+        if estimates:
+            unseen = max(0.0, max(estimates) - max(seen, known + new))
         days.append(
             CampaignDay(
                 date=day,
@@ -100,7 +109,7 @@ def _days(campaigns: Sequence[Row]) -> tuple[CampaignDay, ...]:
                 failed=sum(row["invalid"] or 0 for row in rows if row["kind"] != "mutants"),
                 new_behaviours=new if counted else None,
                 known=known + new if counted or known else None,
-                unseen=estimated_unseen(known, max(seen, new), new) if counted and known else None,
+                unseen=unseen,
             )
         )
         known += new
@@ -120,13 +129,19 @@ def _broken(runs: Sequence[Run]) -> tuple[tuple[str, str, int, str], ...]:
     return tuple((name, meaning[name], number, last[name]) for name, number in counts.most_common())
 
 
-def _kills(runs: Sequence[Run]) -> tuple[Kill, ...]:
-    on: Counter[tuple[str, str]] = Counter()
-    killed: Counter[tuple[str, str]] = Counter()
-    for run in runs:
+def _kills(facts: LakeFacts) -> tuple[Kill, ...]:
+    """The newest verification of each mutant in each scenario; where there is none, all runs with the mutant."""
+    found: dict[tuple[str, str, str], Kill] = {}
+    for run in facts.runs:
         for mutant in run.row["mutants"] or ():
-            on[mutant, run.scenario] += 1
-            killed[mutant, run.scenario] += run.verdict == "invalid"
-    return tuple(
-        Kill(mutant, scenario, number, killed[mutant, scenario]) for (mutant, scenario), number in sorted(on.items())
-    )
+            place = (mutant, run.scenario, run.row["world"] or "")
+            before = found.get(place)
+            seeds, caught = (before.seeds, before.caught) if before else (0, 0)
+            caught += run.verdict == "invalid"
+            by = tuple(dict.fromkeys((*(before.by if before else ()), *(run.row["anomalies"] or ()))))
+            found[place] = Kill(*place, seeds + 1, caught, by, run.date, caught > 0)
+    for row in facts.mutants:
+        place = (row["mutant"] or "", row["scenario"] or "", row["mode"] or "")
+        seeds, caught = row["seeds"] or 0, row["caught"] or 0
+        found[place] = Kill(*place, seeds, caught, tuple(row["by"] or ()), row["date"], bool(row["passed"]))
+    return tuple(found[place] for place in sorted(found))

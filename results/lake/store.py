@@ -43,6 +43,8 @@ from squall.results.lake.schema import SCHEMA_VERSION, TABLES
 
 MANIFEST: Final = "manifest.json"
 INCOMING, SET_ASIDE, LOCK = "incoming", "set-aside", "lock"
+KEYED: Final = ("runs", "campaigns", "benchmarks", "nights")
+"""Every entry has rows in one of these."""
 MONTH_AFTER_DAYS: Final = 60
 """The days of a month are folded into one part when its last day is this long ago."""
 ATTEMPTS: Final = 5
@@ -159,7 +161,7 @@ class Lake:
         old = {one["key"] for one in runs if one["date"] < before.isoformat()}
         kept = {one["key"] for one in runs if keep_invalid and one["verdict"] != "valid"}
         others: set[str] = set()
-        for name in ("benchmarks", "campaigns"):
+        for name in KEYED[1:]:
             rows = self.table(name, columns=["key", "date"]).to_pylist()
             others |= {one["key"] for one in rows if one["date"] < before.isoformat()}
         return (old | others) - kept
@@ -261,9 +263,10 @@ class Lake:
         for entry in entries:
             found[period_of(entry.date)].append(entry)
         keys = {entry.key for entry in entries}
-        for row in self._read(manifest, "runs", ["key", "date"], "", pa.array([], pa.string())).to_pylist():
-            if row["key"] in keys:
-                found[period_of(row["date"])]  # an entry of another day replaces it
+        for table in KEYED:
+            for row in self._read(manifest, table, ["key", "date"], "", pa.array([], pa.string())).to_pylist():
+                if row["key"] in keys:
+                    found[period_of(row["date"])]  # an entry of another day replaces it
         return found
 
     def _write_period(
