@@ -47,7 +47,7 @@ if [ "$purpose" = test ]; then
     on_path kcat || packages+=(kcat)
     on_path mvn || packages+=(maven)
     on_path sudo || packages+=(sudo)
-    on_path chromedriver || packages+=(chromium chromium-driver)
+    on_path chromedriver || packages+=(chromium chromium-driver fonts-dejavu-core)
 fi
 
 if [ ${#packages[@]} -gt 0 ]; then

@@ -29,7 +29,8 @@ from squall.results.checkers.common.text import grouped, several
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG, Case, Family
-from squall.results.synthetic.forge_lake import forge_runs
+from squall.results.synthetic.forge_lake import RUNS_A_NIGHT, forge_runs
+from squall.results.synthetic.forge_nights import forge_nights
 from squall.results.synthetic.forge_verify import CLEAN, CaseResult, Question, answered, joined, questions, verified
 
 MOST_IN_ONE_PIECE = 200_000
@@ -72,6 +73,8 @@ def forge_lake(out: Path, *, runs: int, seed: int, console: Console) -> int:
         for entry in track(
             forge_runs(runs, seed=seed), "runs", runs, console=console, transient=True, disable=not console.is_terminal
         ):
+            lake.add(entry, durably=False)
+        for entry in forge_nights(-(-runs // RUNS_A_NIGHT), seed=seed):
             lake.add(entry, durably=False)
         lake.compact()
     console.print(f"{'forged':<11}{several(runs, 'run')} in a lake, {time.perf_counter() - began:.1f} s")

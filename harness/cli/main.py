@@ -41,6 +41,7 @@ from squall.harness.cli.regression.compare import compare
 from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
 from squall.harness.cli.regression.flakes import flakes
 from squall.harness.cli.regression.trends import trends_app
+from squall.harness.dashboard.command import dashboard_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
@@ -72,6 +73,7 @@ app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(lake_app, name="lake")
 app.add_typer(trends_app, name="trends")
+app.add_typer(dashboard_app, name="dashboard")
 
 SuiteArgument = Annotated[
     str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")

@@ -250,6 +250,17 @@ _TABLES: Final = (
         ("sync_ms", NUMBER, "the median time of an fsync of 4 KiB"),
         ("round_trip_ms", NUMBER, "the median round trip over loopback"),
     ),
+    _table(
+        "nights",
+        "one row for each night, also one that was interrupted",
+        ("night", TEXT, "its name, as in `runs`"),
+        ("began", TEXT, "when, in ISO 8601 with the zone"),
+        ("seconds", NUMBER, "how long it took, from preflight to teardown"),
+        ("cost", NUMBER, "what its hosts cost; null if no price is known"),
+        ("currency", TEXT, "of the cost"),
+        ("left_out", TEXTS, "the scenarios and other items that were not run"),
+        ("left_out_why", TEXTS, "why each of them was not"),
+    ),
 )
 
 TABLES: Final[Mapping[str, Table]] = {one.name: one for one in _TABLES}

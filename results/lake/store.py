@@ -43,7 +43,7 @@ from squall.results.lake.schema import SCHEMA_VERSION, TABLES
 
 MANIFEST: Final = "manifest.json"
 INCOMING, SET_ASIDE, LOCK = "incoming", "set-aside", "lock"
-KEYED: Final = ("runs", "campaigns", "benchmarks")
+KEYED: Final = ("runs", "campaigns", "benchmarks", "nights")
 """Every entry has rows in one of these."""
 MONTH_AFTER_DAYS: Final = 60
 """The days of a month are folded into one part when its last day is this long ago."""

@@ -39,6 +39,7 @@ ANOMALIES: Final = {
 }
 LATENCY_CLASSES: Final = 60
 SECONDS_OF_LOAD: Final = 60
+RUNS_A_NIGHT: Final = 60
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def forge_runs(
     runs: int,
     *,
     seed: int = 1,
-    per_night: int = 60,
+    per_night: int = RUNS_A_NIGHT,
     scenarios: int = 50,
     last: datetime | None = None,
     planted: Planted = Planted(),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from typing import Literal
@@ -81,9 +82,15 @@ def change_points(
     ]
     if canary is None:
         return tuple(points)
-    canary_nights, machine = measured_nights(same_length(values, canary))
-    changed = [int(canary_nights[one.night]) for one in _segmented(machine, rules)]
+    changed = _nights_changed(tuple(np.asarray(same_length(values, canary), dtype=np.float64).tolist()), rules)
     return tuple(replace(one, cause="environment") if _near(one.night, changed, rules) else one for one in points)
+
+
+@lru_cache(maxsize=16)
+def _nights_changed(canary: tuple[float, ...], rules: ChangeRules) -> tuple[int, ...]:
+    """The nights on which a canary changed; it is the same for all metrics of a machine."""
+    nights, machine = measured_nights(canary)
+    return tuple(int(nights[one.night]) for one in _segmented(machine, rules))
 
 
 def measured_nights(values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Floats]:

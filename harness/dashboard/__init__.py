@@ -1,0 +1,1 @@
+"""`squall dashboard`: build the pages about many runs, and serve them."""

@@ -1,0 +1,239 @@
+"""Read from a lake what the dashboard needs of each run: one record a run, with its anomalies, faults and latencies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from squall.results.lake.store import Lake
+
+Row = Mapping[str, Any]
+UNJUDGED: Final = "none"
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """An anomaly of a run, with its first witness in one line."""
+
+    name: str
+    meaning: str
+    occurrences: int
+    places: tuple[str, ...]
+    fingerprint: str
+    witness: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FaultFacts:
+    """A fault of a run: what it struck, in which state of the cluster, and how long it was felt."""
+
+    id: str
+    kind: str
+    targets: tuple[str, ...]
+    role: str
+    proven: bool
+    evidence: str
+    trouble: str
+    injected_s: float | None
+    healed_s: float | None
+    silence_s: float | None
+    recovered_s: float | None
+    isr: int | None
+    elections: int | None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The latencies of acknowledged sends: a histogram that can be added up, and three quantiles of it, in seconds."""
+
+    classes: Sequence[int]
+    counts: Sequence[int]
+    p50: float | None
+    p99: float | None
+    p999: float | None
+
+
+@dataclass(frozen=True)
+class MachineSample:
+    """What the control node was during a run, and how fast and how quiet."""
+
+    machine: str
+    name: str
+    processors: int | None
+    memory: str
+    loop_ms: float | None
+    loop_noise: float | None
+    sync_ms: float | None
+    round_trip_ms: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run. `row` is its row of the table `runs`."""
+
+    row: Row
+    anomalies: tuple[Anomaly, ...] = ()
+    faults: tuple[FaultFacts, ...] = ()
+    latency: Latency | None = None
+    machine: MachineSample | None = None
+
+    @property
+    def key(self) -> str:
+        return str(self.row["key"])
+
+    @property
+    def date(self) -> str:
+        return str(self.row["date"])
+
+    @property
+    def started(self) -> str:
+        return self.row["started"] or self.date
+
+    @property
+    def scenario(self) -> str:
+        return self.row["scenario"] or "(unnamed)"
+
+    @property
+    def verdict(self) -> str:
+        return self.row["verdict"] or UNJUDGED
+
+    @property
+    def as_expected(self) -> bool:
+        return bool(self.row["as_expected"])
+
+    @property
+    def commit(self) -> str:
+        return (self.row["commit"] or "") + ("+" if self.row["dirty"] else "")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(self.row["hosts"] or ())
+
+    @property
+    def outage_s(self) -> float | None:
+        value = self.row["longest_outage_s"]
+        return None if value is None else float(value)
+
+    @property
+    def seconds(self) -> float:
+        """The time of load and check, as far as it is known."""
+        return float(self.row["load_s"] or 0) + float(self.row["check_s"] or 0)
+
+
+@dataclass(frozen=True)
+class HostMetric:
+    """The samples of a metric of a host, over all runs of a day."""
+
+    date: str
+    host: str
+    metric: str
+    samples: int
+    mean: float
+    greatest: float
+
+
+@dataclass(frozen=True)
+class LakeFacts:
+    """Everything that the dashboard needs of a lake. `runs` are in order of their beginnings."""
+
+    runs: tuple[Run, ...] = ()
+    campaigns: tuple[Row, ...] = ()
+    benchmarks: tuple[Row, ...] = ()
+    host_metrics: tuple[HostMetric, ...] = ()
+    nights: tuple[Row, ...] = ()
+    mutants: tuple[Row, ...] = ()
+
+
+def read_lake(lake: Lake) -> LakeFacts:
+    """Read a lake. Raises LakeTrouble."""
+    anomalies = _by_key(lake, "anomalies")
+    faults = _by_key(lake, "faults")
+    latencies = _by_key(lake, "latency")
+    machines = _by_key(lake, "machines")
+    runs = []
+    for row in lake.table("runs").to_pylist():
+        key = row["key"]
+        runs.append(
+            Run(
+                row,
+                tuple(_anomaly(one) for one in anomalies[key]),
+                tuple(_fault(one) for one in faults[key]),
+                next((_latency(one) for one in latencies[key] if one["operation"] == "send"), None),
+                next((_machine(one) for one in machines[key]), None),
+            )
+        )
+    return LakeFacts(
+        runs=tuple(sorted(runs, key=lambda one: (one.started, one.key))),
+        campaigns=_dated(lake, "campaigns"),
+        benchmarks=_dated(lake, "benchmarks"),
+        host_metrics=_host_metrics(lake),
+        nights=_dated(lake, "nights"),
+        mutants=_dated(lake, "mutants"),
+    )
+
+
+def _by_key(lake: Lake, name: str) -> defaultdict[str, list[Row]]:
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in lake.table(name).to_pylist():
+        found[row["key"]].append(row)
+    return found
+
+
+def _dated(lake: Lake, name: str) -> tuple[Row, ...]:
+    return tuple(sorted(lake.table(name).to_pylist(), key=lambda row: (row["date"] or "", row["key"])))
+
+
+def _host_metrics(lake: Lake) -> tuple[HostMetric, ...]:
+    table = lake.table("host_samples", columns=["date", "host", "metric", "value"])
+    grouped = table.group_by(["date", "host", "metric"]).aggregate(
+        [("value", "count"), ("value", "mean"), ("value", "max")]
+    )
+    rows = sorted(grouped.to_pylist(), key=lambda row: (row["date"], row["host"] or "", row["metric"] or ""))
+    return tuple(
+        HostMetric(
+            row["date"], row["host"] or "", row["metric"] or "", row["value_count"], row["value_mean"], row["value_max"]
+        )
+        for row in rows
+        if row["value_count"]
+    )
+
+
+def _anomaly(row: Row) -> Anomaly:
+    return Anomaly(
+        name=row["anomaly"] or "",
+        meaning=row["meaning"] or "",
+        occurrences=row["occurrences"] or 0,
+        places=tuple(row["places"] or ()),
+        fingerprint=row["fingerprint"] or "",
+        witness=row["witness"] or "",
+        faults=tuple(row["faults"] or ()),
+    )
+
+
+def _fault(row: Row) -> FaultFacts:
+    return FaultFacts(
+        id=row["id"] or "",
+        kind=row["fault"] or "",
+        targets=tuple(row["targets"] or ()),
+        role=row["role"] or "",
+        proven=bool(row["proven"]),
+        evidence=row["evidence"] or "",
+        trouble=row["trouble"] or "",
+        **{name: row[name] for name in ("injected_s", "healed_s", "silence_s", "recovered_s", "isr", "elections")},
+    )
+
+
+def _latency(row: Row) -> Latency:
+    return Latency(row["classes"] or (), row["counts"] or (), row["p50_s"], row["p99_s"], row["p999_s"])
+
+
+def _machine(row: Row) -> MachineSample:
+    return MachineSample(
+        machine=row["machine"] or "",
+        name=row["name"] or "",
+        memory=row["memory"] or "",
+        **{name: row[name] for name in ("processors", "loop_ms", "loop_noise", "sync_ms", "round_trip_ms")},
+    )
