@@ -14,6 +14,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -44,10 +45,11 @@ class Outcome:
     expected: str
     verdict: Verdict | None = None
     problem: str = ""
+    directory: Path | None = None
 
     @classmethod
-    def of(cls, plan: RunPlan, verdict: Verdict | None, problem: str = "") -> Outcome:
-        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem)
+    def of(cls, plan: RunPlan, verdict: Verdict | None, problem: str = "", *, directory: Path | None = None) -> Outcome:
+        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem, directory)
 
     @property
     def as_expected(self) -> bool:
@@ -62,6 +64,18 @@ class Outcome:
         anomalies = ", ".join(anomaly.name for anomaly in self.verdict.anomalies)
         line += f" ({anomalies})" if anomalies else ""
         return line if self.as_expected else f"{line}   expected {self.expected}"
+
+    def data(self) -> dict[str, Any]:
+        """Return it for a JSON document."""
+        return {
+            "scenario": self.scenario,
+            "seed": self.seed,
+            "expected": self.expected,
+            "as_expected": self.as_expected,
+            "directory": None if self.directory is None else str(self.directory),
+            "verdict": None if self.verdict is None else self.verdict.data(),
+            "problem": self.problem,
+        }
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
@@ -166,7 +180,7 @@ class Campaign:
                 raise
             display.say(f"{'refused':<11}{problem}", style="yellow")
             return Outcome.of(run, None, problem)
-        outcome = Outcome.of(run, verdict)
+        outcome = Outcome.of(run, verdict, directory=directory)
         if verdict.verdict != "valid" or not verdict.as_expected:
             said = "as" if verdict.as_expected else "but not as"
             display.say(f"{'':<10}{said} the scenario expects: {outcome.expected:<40} exit {exit_status([outcome])}")

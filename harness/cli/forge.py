@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import track
 
 from squall.harness.errors import UsageError
+from squall.harness.terminal.time_left import time_left
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.common.text import grouped, several
 from squall.results.lake.store import Lake
@@ -138,10 +139,12 @@ def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console:
     began = time.perf_counter()
     rows = []
     ended = False
-    with contextlib.suppress(KeyboardInterrupt):
-        for row in verified(questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,)), processes):
+    asked = questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,))
+    with contextlib.suppress(KeyboardInterrupt), time_left(console, "verify", len(asked), "cases") as advance:
+        for row in verified(asked, processes):
             rows.append(row)
             console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+            advance()
         ended = True
     _print_totals(rows, time.perf_counter() - began, console)
     if not ended:
