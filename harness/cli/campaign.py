@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -90,6 +91,18 @@ class Outcome:
         anomalies = ", ".join(anomaly.name for anomaly in self.verdict.anomalies)
         line += f" ({anomalies})" if anomalies else ""
         return line if self.as_expected else f"{line}   expected {self.expected}"
+
+    def data(self) -> dict[str, Any]:
+        """Return it for a JSON document."""
+        return {
+            "scenario": self.scenario,
+            "seed": self.seed,
+            "expected": self.expected,
+            "as_expected": self.as_expected,
+            "directory": self.directory or None,
+            "verdict": None if self.verdict is None else self.verdict.data(),
+            "problem": self.problem,
+        }
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:

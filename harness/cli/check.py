@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 import squall.harness.plugins.check_plugins  # noqa: F401  # checks of installed packages become known
 from squall.harness.cli.lake import add_to_lake
-from squall.harness.cli.show import parse_rows, shown_rows
+from squall.harness.cli.show import parse_rows, row_data, shown_rows
 from squall.harness.errors import NO_ROOM, UsageError
+from squall.harness.terminal.documents import print_document
+from squall.harness.terminal.time_left import share_done
 from squall.results.check import check_runs
 from squall.results.checkers.common.text import several
 from squall.results.checkers.engine.cluster import SparkTrouble, require_master
@@ -123,10 +125,8 @@ class Judge:
         if not self.console.is_terminal:
             yield engine
             return
-        columns = (TextColumn("check "), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self.console, transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-            engine.on_progress = lambda done: bar.update(task, completed=done)
+        with share_done(self.console, "check ") as on_progress:
+            engine.on_progress = on_progress
             try:
                 yield engine
             finally:
@@ -151,6 +151,7 @@ def judge_stored(
     budget: float | None = None,
     second_opinion: bool = False,
     lake: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """`squall check`: judge runs again. Return the worst status. After `budget` seconds no further check begins.
 
@@ -168,7 +169,12 @@ def judge_stored(
     if lake is not None:
         for run in found:
             add_to_lake(run, lake, console)
-    return EXIT_CODES[worst([*(one.verdict for one in verdicts), *(() if agreed else ("unknown",))])]
+    status = EXIT_CODES[worst([*(one.verdict for one in verdicts), *(() if agreed else ("unknown",))])]
+    if as_json:
+        runs_judged = [{"directory": str(run), "verdict": one.data()} for run, one in zip(found, verdicts, strict=True)]
+        opinion = {"second_opinion_agrees": agreed} if second_opinion else {}
+        print_document({"runs": runs_judged, **opinion, "exit_status": status})
+    return status
 
 
 def sum_up(console: Console, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
@@ -234,31 +240,56 @@ def shown_path(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def show_run(name: Path, rows: str | None, console: Console) -> int:
+def show_run(name: Path, rows: str | None, console: Console, *, as_json: bool = False) -> int:
     """`squall show`: print the verdict of a run in words, or rows of its history."""
     run = run_directory(name)
     try:
         manifest = Manifest.load(run)
         if rows is not None:
             history = History.load(run, run_id=manifest.run_id)
-            for line in shown_rows(history, parse_rows(rows), manifest.load_started or 0):
+            asked, origin = parse_rows(rows), manifest.load_started or 0
+            if as_json:
+                print_document({"directory": str(run), "rows": list(row_data(history, asked, origin))})
+                return 0
+            for line in shown_rows(history, asked, origin):
                 console.print(line, soft_wrap=True, highlight=False, markup=False)
             return 0
     except IllFormedHistory as trouble:
-        console.print(Text(f"UNKNOWN   {trouble}"))
-        return EXIT_CODES["unknown"]
-    for label, text in manifest_lines(manifest):
-        console.print(f"{label:<11}{text}", markup=False, highlight=False, soft_wrap=True)
+        return _unreadable(run, f"{trouble}", console, as_json=as_json)
+    if not as_json:
+        for label, text in manifest_lines(manifest):
+            console.print(f"{label:<11}{text}", markup=False, highlight=False, soft_wrap=True)
     try:
         verdict = Verdict.load(run)
     except FileNotFoundError:
+        if as_json:
+            return _print_shown(run, manifest, None)
         console.print(f"{'verdict':<11}none yet: squall check {shown_path(run)}", markup=False)
         return 0
     except IllFormedHistory as trouble:
-        console.print(Text(f"UNKNOWN   {trouble}\n    regenerate it: squall check {shown_path(run)}"), soft_wrap=True)
-        return EXIT_CODES["unknown"]
+        return _unreadable(
+            run, f"{trouble}\n    regenerate it: squall check {shown_path(run)}", console, as_json=as_json
+        )
+    if as_json:
+        return _print_shown(run, manifest, verdict)
     print_verdict(console, verdict, run)
     return 0
+
+
+def _print_shown(run: Path, manifest: Manifest, verdict: Verdict | None) -> int:
+    """Print a run as a document; one that was never judged has no verdict."""
+    judged = None if verdict is None else verdict.data()
+    print_document({"directory": str(run), "manifest": msgspec.to_builtins(manifest), "verdict": judged})
+    return 0
+
+
+def _unreadable(run: Path, problem: str, console: Console, *, as_json: bool) -> int:
+    """Print why nothing of a run can be shown. Return the status."""
+    if as_json:
+        print_document({"directory": str(run), "verdict": None, "problem": problem})
+    else:
+        console.print(Text(f"UNKNOWN   {problem}"), soft_wrap=True)
+    return EXIT_CODES["unknown"]
 
 
 def manifest_lines(manifest: Manifest) -> Iterator[tuple[str, str]]:

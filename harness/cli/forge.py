@@ -24,6 +24,7 @@ from squall.harness.distributed.calls import CallsOnSpark, calls_on
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
 from squall.harness.lake.rows import of_cases
+from squall.harness.terminal.time_left import time_left
 from squall.harness.yaml_source import suggestion
 from squall.results.checkers.common.text import grouped, several
 from squall.results.checkers.engine.cluster import SparkTrouble
@@ -159,11 +160,16 @@ def verify(
     lake_rows = RowsAdder(lake, console, "forge")
     asked = questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,))
     ended = gave_up = False
-    with _answers(asked, processes, spark_master, console) as answers, contextlib.suppress(KeyboardInterrupt):
+    with (
+        _answers(asked, processes, spark_master, console) as answers,
+        contextlib.suppress(KeyboardInterrupt),
+        time_left(console, "verify", len(asked), "cases") as advance,
+    ):
         try:
             for row in answers:
                 rows.append(row)
                 console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+                advance()
         except SparkTrouble as trouble:
             if not rows:
                 raise

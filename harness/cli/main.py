@@ -45,9 +45,11 @@ from squall.harness.dashboard.command import dashboard_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
+from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.help_text import with_examples
 from squall.harness.terminal.lock_options import WaitOption, WithWait, seconds_to_wait
 from squall.harness.terminal.terminal import finish, install
+from squall.harness.terminal.verbosity import verbosely, version_line, without_verbose
 
 if TYPE_CHECKING:
     from squall.harness.run.run import Hosts
@@ -61,7 +63,6 @@ CommandLineError = typer.BadParameter.__mro__[2]
 app = typer.Typer(
     name="squall",
     help="A chaos and benchmark testbed for replicated logs. Start with: squall run suites/quickstart.yaml",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -75,8 +76,31 @@ app.add_typer(lake_app, name="lake")
 app.add_typer(trends_app, name="trends")
 app.add_typer(dashboard_app, name="dashboard")
 
+
+@app.callback()
+def squall(
+    version: Annotated[bool, typer.Option("--version", help="print version, commit and Python; nothing else")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="say more on standard error; may stand behind any command")
+    ] = False,
+) -> None:
+    """Nothing by itself: `status_of` reads these two before the command."""
+
+
+def suite_names(incomplete: str) -> list[str]:
+    """Return the suites whose name begins so, for completion in a shell."""
+    from squall.harness.scenario.suites import suite_files
+
+    return sorted(path.stem for path in suite_files() if path.stem.startswith(incomplete))
+
+
 SuiteArgument = Annotated[
-    str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
+    str,
+    typer.Argument(
+        metavar="SUITE",
+        help="a suite file, such as suites/quickstart.yaml, or a name: quickstart",
+        autocompletion=suite_names,
+    ),
 ]
 InventoryOption = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
@@ -127,6 +151,7 @@ def run(
     lake: LakeOption = DEFAULT_LAKE,
     no_lake: NoLakeOption = False,
     junit: JunitOption = None,
+    as_json: JsonOption = False,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -140,6 +165,8 @@ def run(
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run
 
+        if as_json:
+            raise UsageError("--json: a dry run lists commands and has no results", remedy="leave out one of them")
         print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
         return 0
     from squall.harness.cli.campaign import Campaign  # takes a second to import; errors of a file are reported first
@@ -155,12 +182,19 @@ def run(
         capture=capture,
         spark_master=spark_master,
         in_process=in_process,
-        console=console(),
+        console=console(aside=as_json),
         wait=patience,
         lake=None if no_lake else lake,
         junit=junit,
     )
-    return campaign.run()
+    if not as_json:
+        return campaign.run()
+    status = INTERRUPTED_EXIT_STATUS  # what ended before an interruption is known, too
+    with contextlib.suppress(KeyboardInterrupt):
+        status = campaign.run()
+    document = {"suite": suite, "seed": campaign.seed, "not_run": list(chosen.left_out)}
+    print_document({**document, "runs": [one.data() for one in campaign.outcomes], "exit_status": status})
+    return status
 
 
 app.command("nightly", cls=CommandOfNights, epilog=NIGHTLY_EXAMPLES)(nightly)
@@ -180,6 +214,7 @@ def check(
     ] = False,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
     from squall.harness.cli.check import judge_stored
@@ -188,10 +223,11 @@ def check(
         runs,
         spark_master=spark_master,
         in_process=in_process,
-        console=console(),
+        console=console(aside=as_json),
         budget=budget,
         second_opinion=second_opinion,
         lake=lake_for_rows(lake, no_lake),
+        as_json=as_json,
     )
 
 
@@ -199,11 +235,12 @@ def check(
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
     rows: Annotated[str | None, typer.Argument(metavar="[ROWS]", help="TOPIC-PARTITION[@OFFSET[..OFFSET]]")] = None,
+    as_json: JsonOption = False,
 ) -> int:
     """Print a run's verdict in words, or the operations at some offsets."""
     from squall.harness.cli.check import show_run
 
-    return show_run(run, rows, console())
+    return show_run(run, rows, console(aside=as_json), as_json=as_json)
 
 
 @app.command(
@@ -719,8 +756,13 @@ def main() -> None:
 
 def status_of(arguments: list[str]) -> int:
     """Carry out a command line and return its exit status; all failures are reported on standard error."""
+    arguments, verbose = without_verbose(arguments)
+    if arguments[:1] == ["--version"]:
+        typer.echo(version_line())
+        return 0
     try:
-        result = app(arguments or ["--help"], standalone_mode=False)
+        with verbosely(arguments) if verbose else contextlib.nullcontext():
+            result = app(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
         complain(str(wrong))
         return USAGE_EXIT_STATUS

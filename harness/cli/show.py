@@ -19,6 +19,7 @@ from squall.results.history.history import FUNCTIONS, TYPES, History
 from squall.workloads.core.operation import value_name
 
 MOST_ROWS = 200
+TIMES = ("invoked", "completed")
 FUNCTION_NAMES = {code: name for name, code in FUNCTIONS.items()}
 TYPE_NAMES = {code: name for name, code in TYPES.items()}
 FORM = "TOPIC-PARTITION, TOPIC-PARTITION@OFFSET or TOPIC-PARTITION@FIRST..LAST, such as events-3@20410..20425"
@@ -51,20 +52,31 @@ def parse_rows(text: str) -> Rows:
 
 def shown_rows(history: History, rows: Rows, load_started: int) -> Iterator[str]:
     """Yield the operations that concern these offsets, in order of invocation, one line each."""
+    shown = 0
+    for row in operations(history, rows):
+        if shown == MOST_ROWS:
+            yield f"… more than {MOST_ROWS} operations; narrow the range of offsets"
+            return
+        shown += 1
+        yield row_line(row, rows, load_started)
+    if shown == 0:
+        yield "no operation concerns these offsets"
+
+
+def row_data(history: History, rows: Rows, load_started: int) -> Iterator[dict[str, Any]]:
+    """Yield the operations that concern these offsets for a JSON document, all of them; times in seconds."""
+    for row in operations(history, rows):
+        times = {name: None if row[name] is None else (row[name] - load_started) / 1e9 for name in TIMES}
+        yield {**row, **times, "f": FUNCTION_NAMES.get(row["f"], str(row["f"])), "type": TYPE_NAMES[row["type"]]}
+
+
+def operations(history: History, rows: Rows) -> Iterator[dict[str, Any]]:
+    """Yield the operations that concern these offsets. Raises UsageError for an unknown topic-partition."""
     if (rows.topic, rows.partition) not in history.topic_partitions:
         known = ", ".join(f"{topic}-{partition}" for topic, partition in history.topic_partitions)
         raise UsageError(f"the history has no topic-partition {rows.topic}-{rows.partition}; it has {known}")
-    table = history.of(rows.topic, rows.partition)
-    shown = 0
-    for batch in table.to_batches(max_chunksize=10_000):
-        for row in _concerning(batch, rows):
-            if shown == MOST_ROWS:
-                yield f"… more than {MOST_ROWS} operations; narrow the range of offsets"
-                return
-            shown += 1
-            yield row_line(row, rows, load_started)
-    if shown == 0:
-        yield "no operation concerns these offsets"
+    for batch in history.of(rows.topic, rows.partition).to_batches(max_chunksize=10_000):
+        yield from _concerning(batch, rows)
 
 
 def _concerning(batch: pa.RecordBatch, rows: Rows) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ explain is labelled `environment`; where too few runs could show any difference,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -78,9 +78,13 @@ def changed_scenarios(baseline: Sample, candidate: Sample) -> frozenset[str]:
 
 
 def figure_changes(
-    baseline: Sample, candidate: Sample, machine: MachineChange, wanted: Sequence[str] = ()
+    baseline: Sample,
+    candidate: Sample,
+    machine: MachineChange,
+    wanted: Sequence[str] = (),
+    on_progress: Callable[[float], None] | None = None,
 ) -> tuple[FigureChange, ...]:
-    """Compare every figure that both samples have."""
+    """Compare every figure that both samples have. `on_progress` is called with the share that is done."""
     pairs = pairs_of(baseline, candidate, wanted)
     changed = changed_scenarios(baseline, candidate)
     compared = compare_all({f"{number}": (one.values, two.values) for number, (one, two) in enumerate(pairs.values())})
@@ -91,6 +95,8 @@ def figure_changes(
         before, after = (float(np.median(some.values)) for some in pair)
         quantiles = _quantiles(baseline, candidate, scenario, metric)
         found.append(FigureChange(scenario, metric, before, after, one, label, reason, quantiles))
+        if on_progress is not None:
+            on_progress(len(found) / len(pairs))
     return tuple(found)
 
 

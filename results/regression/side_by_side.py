@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from squall.results.regression.figure_change import (
@@ -51,7 +51,12 @@ class GateResult:
     figures: tuple[FigureDecision, ...] = ()
 
 
-def compare_samples(baseline: Sample, candidate: Sample, wanted: Sequence[str] = ()) -> SideBySide:
+def compare_samples(
+    baseline: Sample,
+    candidate: Sample,
+    wanted: Sequence[str] = (),
+    on_progress: Callable[[float], None] | None = None,
+) -> SideBySide:
     """Compare a candidate with its baseline; only the `wanted` figures, if any are named. Raises NothingInCommon."""
     common = set(baseline.scenarios) & set(candidate.scenarios)
     if not common:
@@ -65,7 +70,7 @@ def compare_samples(baseline: Sample, candidate: Sample, wanted: Sequence[str] =
         candidate,
         machine,
         verdict_changes(baseline, candidate),
-        figure_changes(baseline, candidate, machine, wanted),
+        figure_changes(baseline, candidate, machine, wanted, on_progress),
         tuple(_notes(baseline, candidate)),
     )
 

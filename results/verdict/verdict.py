@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -140,8 +140,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         found = {one.name for one in self.anomalies}
         return self.verdict == self.expected.verdict and set(self.expected.anomalies) <= found
 
-    def save(self, run_dir: Path | str) -> Path:
-        path = Path(run_dir) / VERDICT_FILE
+    def data(self) -> dict[str, Any]:
+        """Return what `verdict.json` holds."""
         data = {**msgspec.to_builtins(self), "exit_code": self.exit_code, "as_expected": self.as_expected}
         if not self.not_known:
             del data["not_known"]
@@ -149,7 +149,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             del data["further"], data["further_witnesses"]
         if not self.plugins:
             del data["plugins"]
-        write_whole(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+        return data
+
+    def save(self, run_dir: Path | str) -> Path:
+        path = Path(run_dir) / VERDICT_FILE
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self.data()), indent=2) + b"\n")
         return path
 
     @classmethod

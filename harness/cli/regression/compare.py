@@ -7,7 +7,6 @@ undecided. Without it the comparison only informs, and the status is 0.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,9 @@ import typer
 
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
+from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, runs_in
+from squall.harness.terminal.time_left import share_done
 from squall.harness.yaml_source import suggestion
 
 EXAMPLES: Final = (
@@ -62,7 +63,7 @@ def compare(
         bool, typer.Option("--verdicts-only", help="--gate: decide by the verdicts, not by figures")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="list every scenario and every figure")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: JsonOption = False,
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """Compare runs, nights, commits or benchmark files: verdicts, figures and the machine; a gate decides if asked."""
@@ -91,7 +92,8 @@ def compared(asked: Asked, *, everything: bool) -> int:
     documents, status, out = [], 0, console()
     for number, other in enumerate(others):
         try:
-            both = compare_samples(first, other, asked.metrics)
+            with share_done(console(aside=asked.as_json), "compare") as on_progress:
+                both = compare_samples(first, other, asked.metrics, on_progress)
         except NothingInCommon as different:
             raise UsageError(
                 str(different), remedy="compare runs of the same suite, or files of one benchmark"
@@ -104,7 +106,7 @@ def compared(asked: Asked, *, everything: bool) -> int:
         if result is not None:
             status = max(status, STATUSES[result.outcome], key=(0, 2, 1).index)
     if asked.as_json:
-        typer.echo(json.dumps({"comparisons": documents, "exit_status": status}, indent=2))
+        print_document({"comparisons": documents, "exit_status": status})
     return status
 
 

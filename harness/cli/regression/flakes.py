@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import typer
 
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
+from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, parse_day
 
 EXAMPLES: Final = (
@@ -34,7 +34,7 @@ def flakes(
         Path | None, typer.Option(metavar="FILE", help="a list of scenarios in quarantine, or the file of a night")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="list scenarios without a flake as well")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: JsonOption = False,
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """List flake rates, with intervals, and the quarantine. Exit status 1 if an entry of the quarantine is wrong."""
@@ -64,7 +64,7 @@ def flakes(
             "quarantine": [{**vars(one), "until": one.until.isoformat()} for one in listed.active],
             "problems": list(listed.problems),
         }
-        typer.echo(json.dumps(document, indent=2))
+        print_document(document)
         return 1 if listed.problems else 0
     for line in _lines(rates, quarantined, reasons, everything=everything):
         console().print(line, markup=False, highlight=False, soft_wrap=True)

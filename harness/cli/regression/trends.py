@@ -7,7 +7,6 @@ change. `squall trends triage` records what a person has decided about a point.
 from __future__ import annotations
 
 import getpass
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args
 
 import typer
-from rich.progress import track
 
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
+from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, parse_day, say, say_aside
+from squall.harness.terminal.time_left import time_left
 from squall.harness.yaml_source import suggestion
 
 FALSE_ALARMS: Final = 0.001
@@ -49,7 +49,7 @@ def trends(
     ] = None,
     since: SinceOption = SINCE,
     everything: Annotated[bool, typer.Option("--all", help="list hidden points as well")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: JsonOption = False,
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """Change points and alarms of figures over nights, with the commits between, and what was decided about them."""
@@ -58,7 +58,7 @@ def trends(
         return 0
     found = _found(lake, scenario, tuple(metric or ()), since, as_json=as_json)
     if as_json:
-        typer.echo(json.dumps(found.data(), indent=2))
+        print_document(found.data())
         return 0
     for line in found.lines(everything=everything):
         console().print(line, markup=False, highlight=False, soft_wrap=True)
@@ -205,9 +205,11 @@ def _found(lake: Path, scenario: str | None, metrics: tuple[str, ...], since: st
             raise UsageError(f"--scenario {scenario}: no run's scenario has a name that contains this")
         runs = measured(found, rows)
     series = list(series_of(runs, metrics))
-    bar = console()
-    shown = track(series, "series", console=bar, transient=True, disable=as_json or not bar.is_terminal)
-    changes = [change for one in shown for change in changes_of(one)]
+    changes = []
+    with time_left(console(aside=as_json), "trends", len(series), "series") as advance:
+        for one in series:
+            changes += changes_of(one)
+            advance()
     nights = sorted({night for one in series for night in one.nights})
     known = decisions(lake, say_aside if as_json else say)
     return _Found(nights or sorted({one.night or one.date for one in runs}), len(series), changes, known)

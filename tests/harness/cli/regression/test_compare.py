@@ -227,7 +227,7 @@ def outcomes(place: Path, capsys: pytest.CaptureFixture[str], factor: float, pai
     return found
 
 
-SIZES = [40, pytest.param(1_000, marks=[pytest.mark.full, pytest.mark.timeout(900)])]
+SIZES = [25, pytest.param(1_000, marks=[pytest.mark.full, pytest.mark.timeout(900)])]
 
 
 @pytest.mark.parametrize("pairs", SIZES)
