@@ -144,7 +144,7 @@ def run(
         in_process=in_process,
         console=console(),
         wait=patience,
-        lake=None if no_lake else lake,
+        lake=None if no_lake and lake == DEFAULT_LAKE else lake,
     )
     return campaign.run()
 
