@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +17,36 @@ from rich.table import Table
 
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
-from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, parse_day, runs_in, say
+from squall.harness.terminal.lake_options import (
+    DEFAULT_LAKE,
+    LakeOption,
+    open_lake,
+    opened,
+    parse_day,
+    runs_in,
+    say,
+    say_aside,
+)
 
 lake_app = typer.Typer(
     help="The lake: rows about every run, in Parquet tables.",
     epilog="Examples: squall lake show · squall lake rebuild runs · squall lake prune --before 180d --keep-invalid",
 )
+
+
+def _with_reported_trouble(command: Callable[..., int]) -> Callable[..., int]:
+    """Return the command; a lake that cannot be used is bad usage, with the lake's own words."""
+
+    @functools.wraps(command)
+    def call(*arguments: Any, **named: Any) -> int:
+        from squall.results.lake.store import LakeTrouble
+
+        try:
+            return command(*arguments, **named)
+        except LakeTrouble as trouble:
+            raise UsageError(str(trouble)) from None
+
+    return call
 
 
 def add_to_lake(run: Path, lake: Path, to: Console, *, night: str = "") -> None:
@@ -84,6 +110,7 @@ def columns(table: Annotated[str, typer.Argument(metavar="TABLE", help="a table,
 
 
 @lake_app.command("rebuild", epilog="Examples: squall lake rebuild runs · squall lake rebuild runs/torn-tail")
+@_with_reported_trouble
 def rebuild(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="directories that contain runs")],
     lake: LakeOption = DEFAULT_LAKE,
@@ -119,6 +146,31 @@ def prune(
     with opened(lake) as found:
         number = found.prune(before=first_kept, keep_invalid=keep_invalid)
     console().print(f"the rows of {number} runs, campaigns and benchmarks are removed", markup=False)
+    return 0
+
+
+@lake_app.command("publish", epilog="Example: squall lake publish s3a://bucket/squall")
+def publish(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="of a file system that Spark knows: s3a://, hdfs://, file://")
+    ],
+    lake: LakeOption = DEFAULT_LAKE,
+    spark_master: Annotated[
+        str | None, typer.Option(metavar="URL", help="use this Spark cluster's configuration instead of local[2]")
+    ] = None,
+) -> int:
+    """Copy the lake to a URL; only what is new travels. squall sql --lake URL reads it there."""
+    from squall.results.lake.published import PublishedLake, is_url
+
+    if not is_url(url):
+        raise UsageError(
+            f"{url}: is not a URL", remedy="name a file system, such as s3a://bucket/squall or file:///srv/lake"
+        )
+    found = open_lake(lake)
+    with _spark(spark_master) as session:
+        done = PublishedLake(url, session).publish(found)
+    told = f"{done.copied} parts copied, {done.kept} were there, {done.removed} old files removed"
+    console().print(f"{'published':<11}{url}: {told}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -186,7 +238,9 @@ def run_line(run: dict[str, Any]) -> str:
 
 def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="a query of the lake's tables and views")],
-    lake: LakeOption = DEFAULT_LAKE,
+    lake: Annotated[
+        str, typer.Option("--lake", metavar="DIR", help="the lake's directory, or the URL of a published one")
+    ] = str(DEFAULT_LAKE),
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per row")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="print at most so many rows")] = 200,
     spark_master: Annotated[
@@ -194,27 +248,45 @@ def sql(
     ] = None,
 ) -> int:
     """Ask a query in SQL, on Spark. Tables: squall lake show; views: verdicts, scenarios, findings."""
-    from squall.results.checkers.engine.cluster import SparkTrouble
-    from squall.results.checkers.engine.spark import LOCAL_MASTER, SparkEngine
-    from squall.results.lake.views import open_views
+    from squall.results.lake.published import PublishedLake, is_url
+    from squall.results.lake.views import open_published_views, open_views
 
-    try:
-        with opened(lake, as_json=as_json) as found, SparkEngine(spark_master or LOCAL_MASTER) as engine:
-            from pyspark.errors import PySparkException
+    found = None if is_url(lake) else open_lake(Path(lake), say=say_aside if as_json else say)
+    with _spark(spark_master) as session:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
 
-            open_views(found, engine.session)
-            try:
-                frame = engine.session.sql(query)
-                rows = [one.asDict(recursive=True) for one in frame.limit(limit + 1).collect()]
-            except PySparkException as refused:
-                raise UsageError(f"the query was refused: {str(refused).strip().splitlines()[0]}") from None
-            names = list(frame.columns)
-    except SparkTrouble as trouble:
-        raise UsageError(str(trouble)) from None
+        if found is None:
+            open_published_views(PublishedLake(lake, session), session)
+        else:
+            open_views(found, session)
+        try:
+            frame = session.sql(query)
+            rows = [one.asDict(recursive=True) for one in frame.limit(limit + 1).collect()]
+        except PySparkException as refused:
+            raise UsageError(f"the query was refused: {str(refused).strip().splitlines()[0]}") from None
+        except Py4JJavaError as failed:
+            problem = str(failed.java_exception.getMessage()).strip().splitlines()[0]
+            raise UsageError(f"the query failed: {problem}", remedy="of a damaged part: squall lake rebuild") from None
+        names = list(frame.columns)
     _print_rows(names, rows[:limit], as_json=as_json)
     if len(rows) > limit:
         console().print(f"… more than {limit} rows; --limit shows more", markup=False)
     return 0
+
+
+@contextmanager
+def _spark(master: str | None) -> Iterator[Any]:
+    """Provide a Spark session. Trouble with Spark or the lake is a UsageError."""
+    from squall.results.checkers.engine.cluster import SparkTrouble
+    from squall.results.checkers.engine.spark import LOCAL_MASTER, SparkEngine
+    from squall.results.lake.store import LakeTrouble
+
+    try:
+        with SparkEngine(master or LOCAL_MASTER) as engine:
+            yield engine.session
+    except (SparkTrouble, LakeTrouble) as trouble:
+        raise UsageError(str(trouble)) from None
 
 
 def _print_rows(names: Sequence[str], rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:

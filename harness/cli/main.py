@@ -184,7 +184,7 @@ def run(
         in_process=in_process,
         console=console(aside=as_json),
         wait=patience,
-        lake=None if no_lake else lake,
+        lake=None if no_lake and lake == DEFAULT_LAKE else lake,
         junit=junit,
     )
     if not as_json:

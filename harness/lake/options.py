@@ -1,7 +1,7 @@
 """`--lake` and `--no-lake` of commands that add rows about a campaign or a benchmark.
 
 Rows are added to the lake that `--lake` names, or to `runs/lake` if it is there already: only `squall run` makes one
-unasked. `--no-lake`, or `SQUALL_NO_LAKE=1` in the environment, adds none.
+unasked. `--no-lake`, or `SQUALL_NO_LAKE=1` in the environment, adds none; `--lake` prevails over both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NoLakeOption = Annotated[bool, typer.Option("--no-lake", envvar="SQUALL_NO_LAKE"
 
 def lake_for_rows(lake: Path | None, no_lake: bool) -> Path | None:
     """Return the lake that rows are added to; None for none. Raises UsageError for a lake that is no directory."""
-    if no_lake:
+    if lake is None and no_lake:
         return None
     if lake is None:
         from squall.results.lake.store import Lake  # takes long to import

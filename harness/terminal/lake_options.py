@@ -43,9 +43,13 @@ def say_aside(line: str) -> None:
 
 
 def open_lake(lake: Path, *, say: Callable[[str], None] = say) -> Any:
-    """Open a lake. Raises UsageError if there is none."""
+    """Open a lake in a directory. Raises UsageError if there is none."""
+    from squall.results.lake.published import is_url
     from squall.results.lake.store import Lake
 
+    if is_url(str(lake)):
+        problem = f"{lake}: is a URL, and this command works on a lake in a directory"
+        raise UsageError(problem, remedy="query a published lake with squall sql --lake URL")
     opened = Lake(lake, say=say)
     if not opened.exists:
         raise UsageError(

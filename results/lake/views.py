@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from squall.results.lake.published import PublishedLake
 from squall.results.lake.schema import TABLES, Table
 from squall.results.lake.store import Lake, LakeTrouble
 
@@ -45,7 +46,19 @@ def open_views(lake: Lake, spark: SparkSession) -> dict[str, DataFrame]:
     except LakeTrouble as trouble:
         lake.say(f"{trouble}; entries that are not compacted are read as they are")
     parts = lake.parts()
-    views = {name: _frame(lake, spark, table, [str(path) for path in parts[name]]) for name, table in TABLES.items()}
+    return _registered(
+        {name: _frame(lake, spark, table, [str(path) for path in parts[name]]) for name, table in TABLES.items()},
+        spark,
+    )
+
+
+def open_published_views(lake: PublishedLake, spark: SparkSession) -> dict[str, DataFrame]:
+    """Register every table and view of a lake at a URL; return them by name. Raises LakeTrouble."""
+    parts = lake.parts()
+    return _registered({name: _read(spark, table, parts[name]) for name, table in TABLES.items()}, spark)
+
+
+def _registered(views: dict[str, DataFrame], spark: SparkSession) -> dict[str, DataFrame]:
     for name, frame in views.items():
         frame.createOrReplaceTempView(name)
     for name, query in DERIVED.items():
@@ -54,13 +67,17 @@ def open_views(lake: Lake, spark: SparkSession) -> dict[str, DataFrame]:
     return views
 
 
-def _frame(lake: Lake, spark: SparkSession, table: Table, paths: list[str]) -> DataFrame:
+def _read(spark: SparkSession, table: Table, paths: list[str]) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(table.schema)
-    frame = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+
+
+def _frame(lake: Lake, spark: SparkSession, table: Table, paths: list[str]) -> DataFrame:
+    frame = _read(spark, table, paths)
     arrived = lake.arrived(table.name)
     if not arrived.num_rows:
         return frame
-    added = spark.createDataFrame(arrived.to_pylist(), schema)
+    added = spark.createDataFrame(arrived.to_pylist(), frame.schema)
     return frame.join(added.select("key").distinct(), "key", "left_anti").select(*table.schema.names).unionByName(added)

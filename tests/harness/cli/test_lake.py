@@ -90,6 +90,33 @@ def test_a_lake_is_made_again_from_run_directories(
     assert [one["verdict"] for one in Lake(tmp_path / "runs/lake").table("runs").to_pylist()] == ["valid"]
 
 
+@pytest.mark.parametrize(
+    "words", [("runs",), ("lake", "show"), ("lake", "compact"), ("lake", "prune", "--before", "7d")]
+)
+def test_a_lake_that_cannot_be_read_is_named_with_the_remedy(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1/manifest.json").write_text('{"schema": 2}')
+    assert status_of([*words, "--lake", str(tmp_path)]) == 254
+    assert "manifest.json: has schema 2, this Squall reads 1" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_url_is_refused_where_a_directory_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["runs", "--lake", "s3a://bucket/lake"]) == 254
+    assert "squall sql --lake URL" in capsys.readouterr().err.replace("\n", " ")
+    assert status_of(["lake", "publish", "bucket/lake"]) == 254
+    assert "bucket/lake: is not a URL" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_checked_run_stays_part_of_its_night(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, lake = forge_run(tmp_path / "run", healthy(1)), tmp_path / "lake"
+    add_to_lake(run, lake, Console(quiet=True), night="2026-11-24")
+    assert status_of(["check", "--in-process", str(run), "--lake", str(lake)]) == 0
+    (row,) = Lake(lake).table("runs").to_pylist()
+    assert (row["verdict"], row["night"]) == ("valid", "2026-11-24")
+
+
 def test_pruning_says_how_much_it_removed(forged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = shutil.copytree(forged, tmp_path / "lake")
     lines = said(capsys, "lake", "prune", "--before", "2026-11-23", "--keep-invalid", "--lake", str(copy))

@@ -84,7 +84,7 @@ def test_a_cluster_of_two_workers_gives_the_same_traces_seed_by_seed(
 @pytest.mark.full
 def test_a_failing_seed_is_shrunk_on_an_executor(squall: CommandLine, tmp_path: Path) -> None:
     asked = ("two-hop-failover", "--seed", "2", "--mutant", "truncate-to-hw")
-    said = squall.knowing(SQUALL_NO_LAKE="")("simulate", *asked, "--spark-master", LOCAL, "--shrink", "--lake", "lake")
+    said = squall("simulate", *asked, "--spark-master", LOCAL, "--shrink", "--lake", "lake")
     assert said.status == 1, said.all
     assert "INVALID  seed 2: ISR" in said.out and "3 of 3 replays fail" in said.out
     schedule = tmp_path / "two-hop-failover-seed-2.yaml"
@@ -122,8 +122,7 @@ def test_seeds_of_a_lost_worker_are_run_again(squall: CommandLine, tmp_path: Pat
 
 @pytest.mark.full
 def test_an_interrupted_campaign_keeps_the_seeds_that_ended(squall: CommandLine, tmp_path: Path) -> None:
-    quiet = squall.knowing(SQUALL_NO_LAKE="")
-    running = quiet.start("simulate", "barren-epoch", "--seeds", "100", "--spark-master", LOCAL, "--lake", "lake")
+    running = squall.start("simulate", "barren-epoch", "--seeds", "100", "--spark-master", LOCAL, "--lake", "lake")
     said = tmp_path / "said.txt"
     wait_until(lambda: "10 of 100 seeds" in said.read_text() or running.poll() is not None, said.read_text, 200)
     running.send_signal(signal.SIGINT)

@@ -147,9 +147,10 @@ def test_rows_go_to_the_lake_that_is_named_or_there(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     assert lake_for_rows(None, False) is None
     assert lake_for_rows(Path("new"), False) == Path("new")
-    assert lake_for_rows(Path("new"), True) is None
+    assert lake_for_rows(Path("new"), True) == Path("new"), "what is named prevails over the environment"
     (tmp_path / "runs/lake/v1").mkdir(parents=True)
     assert lake_for_rows(None, False) == Path("runs/lake")
+    assert lake_for_rows(None, True) is None
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--lake file: is not a directory"):
         lake_for_rows(Path("file"), False)

@@ -8,6 +8,7 @@ import re
 import signal
 from datetime import date
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from squall.results.lake import store
 from squall.results.lake.entry import Entry
 from squall.results.lake.schema import TABLES, columns_of
 from squall.results.lake.store import Lake, LakeTrouble
+from tests.waiting import wait_until
 
 TODAY = date(2026, 11, 24)
 
@@ -212,6 +214,95 @@ def test_a_compaction_that_is_killed_at_any_point_loses_and_doubles_nothing(tmp_
             survived = True
             break
     assert survived and calls > 5, "it died at each of several points, and at last at none"
+
+
+def _compact_for_ever(root: Path) -> None:
+    lake = Lake(root)
+    number = 0
+    while True:
+        lake.add(entry("rewritten", f"2026-11-{1 + number % 3:02}", seconds=1 + number % 4))
+        lake.compact(today=TODAY)
+        number += 1
+
+
+def until_changed(lake: Lake) -> None:
+    seen = lake.periods()
+    wait_until(lambda: lake.periods() != seen, "it compacts")
+
+
+def test_a_compaction_that_is_killed_at_a_random_instant_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    lake, rng = Lake(tmp_path), Random(20)
+    expected = {"rewritten": "valid"}
+    for kill in range(20):
+        for number in range(3):
+            key = f"{kill}-{number}"
+            lake.add(entry(key, f"2026-11-{1 + number:02}"))
+            expected[key] = "valid"
+        child = multiprocessing.get_context("fork").Process(target=_compact_for_ever, args=(tmp_path,))
+        child.start()
+        until_changed(lake)
+        child.join(rng.random() * 0.05)
+        assert child.exitcode is None
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join(30)
+        assert verdicts(lake) == expected, kill
+    lake.compact(today=TODAY)
+    assert verdicts(lake) == expected
+    assert not list(tmp_path.rglob("*.new")) and not files(lake, "incoming/*") and not files(lake, "set-aside/*")
+
+
+def test_a_lake_of_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.rebuild([entry("a")])
+    manifest = tmp_path / "v1/manifest.json"
+    newer = manifest.read_text().replace('"schema":1', '"schema":2')
+    manifest.write_text(newer)
+    lake.add(entry("b"))
+    for use in (lambda: lake.table("runs"), lake.compact, lambda: lake.prune(before=TODAY, keep_invalid=False)):
+        with pytest.raises(LakeTrouble, match="has schema 2, this Squall reads 1"):
+            use()
+    assert manifest.read_text() == newer and files(lake, "incoming/*")
+
+
+def test_a_compaction_sets_a_damaged_part_aside_and_goes_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    lake = Lake(tmp_path, said.append)
+    lake.rebuild([entry("a"), entry("other", "2026-11-20")])
+    part = next(path for path in lake.parts()["runs"] if "2026-11-24" in str(path))
+    part.write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(LakeTrouble, match=r"part-.*\.parquet: cannot be read.*squall lake rebuild"):
+        lake.table("runs")
+    assert lake.rebuild([entry("b")]) == 1
+    assert "set aside" in said[0] and part.name in said[0]
+    assert verdicts(lake) == {"b": "valid", "other": "valid"}
+
+
+def campaign(key: str, day: str, seeds: int = 1) -> Entry:
+    return Entry.of(key, day, f"{day}T01:00:00+00:00", {"campaigns": [{"kind": "simulate", "seeds": seeds}]})
+
+
+def test_a_campaign_is_replaced_and_pruned_like_a_run(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.rebuild([campaign("c", "2026-08-01"), campaign("d", "2026-08-02")])
+    lake.rebuild([campaign("c", "2026-11-20", seeds=2)])
+    rows = lake.table("campaigns", columns=["key", "date", "seeds"]).to_pylist()
+    assert sorted((one["key"], one["date"], one["seeds"]) for one in rows) == [
+        ("c", "2026-11-20", 2),
+        ("d", "2026-08-02", 1),
+    ]
+    assert lake.prune(before=date(2026, 11, 1), keep_invalid=True) == 1
+    assert [one["key"] for one in lake.table("campaigns").to_pylist()] == ["c"]
+
+
+def test_a_night_rewrites_its_own_parts_only(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.rebuild([entry(f"n{day}", f"2026-11-{day:02}") for day in range(1, 24)])
+    before = lake.periods()
+    for number in range(60):
+        lake.add(entry(f"tonight-{number}", "2026-11-24"))
+    assert lake.compact(today=TODAY).periods == 1
+    after = lake.periods()
+    assert {period for period in after if after[period] != before.get(period)} == {"2026-11-24"}
 
 
 def _write_many(root: Path, worker: int) -> None:
