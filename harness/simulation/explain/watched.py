@@ -6,6 +6,9 @@ knows the content of each log at each instant (`results/watch/model.py`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.account import is_lost
@@ -20,7 +23,7 @@ from squall.harness.simulation.explain.traced import (
 )
 from squall.harness.simulation.run.run import SimOptions
 from squall.harness.simulation.run.witness import Witness
-from squall.results.watch.model import Fault, Message, Operation, Step, Watched, part_of
+from squall.results.watch.model import STATE, Fault, LogState, Message, Operation, Step, Watched, part_of
 from squall.workloads.core.operation import SEND, Event, value_name
 
 Fields = dict[str, object]
@@ -42,6 +45,9 @@ class WatchTracer(Tracer):
         self.steps: list[Step] = []
         self.operations: list[tuple[int, int | None, Event]] = []
         self._open: dict[int, int] = {}
+        self._states: dict[str, LogState] = {}
+        self._epochs: list[tuple[int, int]] = []
+        """The epochs that a log has begun, with their first offsets, and no append has named since."""
 
     def noted(self, text: str) -> None:
         before = len(self.happenings)
@@ -49,6 +55,8 @@ class WatchTracer(Tracer):
         self._keep(before, {})
 
     def traced(self, name: str, fields: Fields) -> None:
+        if name == "epoch" and fields["log"] == f"{self.log[0]}-{self.log[1]}":
+            self._epochs.append((int(str(fields["start"])), int(str(fields["epoch"]))))
         before = len(self.happenings)
         super().traced(name, fields)
         self._keep(before, fields)
@@ -69,7 +77,30 @@ class WatchTracer(Tracer):
         for one in self.happenings[before:]:
             named = NUMBERS.get(one.kind, ()) if fields.get("topic") is not None else ()
             numbers = tuple(int(str(fields[name])) for name in named)
-            self.steps.append(Step(one.at, one.lane, one.kind, one.text, numbers))
+            step = Step(one.at, one.lane, one.kind, one.text, numbers)
+            for part in self._by_epoch(step) if one.kind == "append" and numbers else (step,):
+                self.steps.append(part)
+                if part.kind in STATE:
+                    self._states[part.lane] = self._states.get(part.lane, LogState()).after(part)
+            if one.kind in ("append", "leader"):
+                self._epochs.clear()
+
+    def _by_epoch(self, step: Step) -> Iterator[Step]:
+        """Yield an append as one step for each epoch: a follower may fetch batches of several, and traces the last.
+
+        A node's log says in the same turn which epochs it has begun; what lies before those has the epoch of its end.
+        """
+        first, last, epoch = step.numbers
+        begun = sorted({(start, one) for start, one in self._epochs if first <= start <= last})
+        if not begun:
+            yield step
+            return
+        runs = self._states.get(step.lane, LogState()).runs
+        if begun[0][0] > first:
+            begun.insert(0, (first, runs[-1][2] if runs else epoch))
+        for place, (start, one) in enumerate(begun):
+            end = begun[place + 1][0] - 1 if place + 1 < len(begun) else last
+            yield replace(step, numbers=(start, end, one))
 
 
 def watch_seed(scenario: Scenario, seed: int, options: SimOptions, log: tuple[str, int] | None = None) -> Watched:

@@ -8,7 +8,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const LABEL = 74, CLIENTS = 92, BROKER = 84, OTHER = 30, AXIS = 26, PAD = 30, END = 96;
   const QUIET = 100000, COLUMN = 58;
-  const EARLY = 3, LATE = 14, MOST_MESSAGES = 600;
+  const EARLY = 3, LATE = 14, MOST_MESSAGES = 600, MOST_MOMENTS = 300;
 
   const steps = data.steps.map(([at, lane, kind, words, ...numbers]) =>
     ({ at, lane, kind: text(kind), words: text(words), numbers })).sort((a, b) => a.at - b.at);
@@ -397,17 +397,19 @@
   }
   function showVerdict(now, found) {
     const box = byId("verdict"), { leader, where } = found;
-    box.className = found.lost.length ? "lost" : "";
+    box.className = found.lost.length && where === leader ? "lost" : "";
+    let lacks = "";
     if (found.lost.length) {
-      const one = found.lost[0], more = found.lost.length > 1 ? ` and ${found.lost.length - 1} more` : "";
+      const one = found.lost[0], more = found.lost.length > 1 ? ` and ${found.lost.length - 1} more` : "", was = more ? "were" : "was";
       const why = one.offset >= endOf(where.state) ? `whose log ends at ${endOf(where.state)}` : "which has another record there";
-      const acked = `offset ${one.offset} (${one.value})${more} was acknowledged at ${seconds(one.at)}`;
-      box.textContent = where === leader ? `✕ Lost: ${acked} and is not at the leader ${where.name}, ${why}.` : `✕ Dropped: ${acked} and is no longer at ${where.name}, ${why}.`;
-      return;
+      const acked = `offset ${one.offset} (${one.value})${more} ${was} acknowledged at ${seconds(one.at)}`;
+      const is = more ? "are" : "is";
+      if (where === leader) { box.textContent = `✕ Lost: ${acked} and ${is} not at the leader ${where.name}, ${why}.`; return; }
+      lacks = ` ✕ No longer at ${where.name}: offset ${one.offset} (${one.value})${more}, acknowledged at ${seconds(one.at)}.`;
     }
     const acked = lastAt(acknowledged, now), last = acked < 0 ? null : acknowledged[acked];
     const held = faults.filter((one) => one.begin <= now && (one.end === null || one.end > now)).map((one) => `${one.kind} ${one.lanes.map((lane) => lanes[lane].name).join(", ")}`);
-    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}).` : "Nothing is acknowledged yet."} ${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}`;
+    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}).` : "Nothing is acknowledged yet."} ${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}${lacks}`;
   }
 
   // --- moments: the few instants worth a visit ------------------------------------------------------------------
@@ -419,9 +421,14 @@
       const last = moments[moments.length - 1];
       if (last && last.at === one.at && one.kind !== "breach") { if (one.loud && !last.loud) Object.assign(last, one); } else moments.push({ ...one });
     }
-  for (const frame of frames) if (acknowledged.length && lostAt(frame).lost.length) { moments.push({ at: frame, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" }); break; }
+  for (const frame of acknowledged.length ? frames : []) {
+    const found = lostAt(frame);
+    if (!found.lost.length || (found.where !== found.leader && !(data.broken && frame === data.ends))) continue;
+    moments.push({ at: frame, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" });
+    break;
+  }
   moments.sort((a, b) => a.at - b.at);
-  const shownMoments = moments.slice(-40);
+  const shownMoments = moments.slice(-MOST_MOMENTS);
   const SHORT = { leads: (one) => `leads epoch ${one.step.numbers[0]}`, leader: (one) => `leads epoch ${one.step.numbers[0]}`, truncate: (one) => `truncates −${one.step.dropped}`, start: () => "starts", controller: () => "active controller", breach: () => "the breach" };
   for (const one of shownMoments) {
     const words = SHORT[one.kind] ? SHORT[one.kind](one) : one.words;
@@ -441,6 +448,8 @@
     byId("slider").setAttribute("aria-valuetext", seconds(now));
     byId("now").textContent = seconds(now, 6);
     for (const one of shownMoments) one.button.classList.toggle("here", one.at === now);
+    const near = shownMoments[Math.max(0, lastAt(shownMoments, now))];
+    if (near) byId("moments").scrollLeft = near.button.offsetLeft - byId("moments").clientWidth / 2;
     draw(); showLogs(now, found); showEvents(now); showVerdict(now, found);
     clearTimeout(go.saving);
     go.saving = setTimeout(() => history.replaceState(null, "", `#t=${(now / 1e6).toFixed(6)}${state.messages ? "&messages" : ""}`), 200);
