@@ -277,10 +277,10 @@ def plan(
     inventory: InventoryOption = None,
 ) -> int:
     """Print a suite's runs, faults, targets and times; start nothing. Exit status 254 if `run` would refuse any."""
-    from squall.harness.cli.plan import print_plan
     from squall.harness.scenario.inventory import load_inventory
     from squall.harness.scenario.plan import choose_seed
     from squall.harness.scenario.suites import load_named
+    from squall.harness.terminal.print_plan import print_plan
 
     chosen = load_named(suite).only(only, seed)
     hosts = load_inventory(inventory) if inventory is not None else None
@@ -470,6 +470,48 @@ def why(
         processes=processes or os.cpu_count() or 1,
     )
     return explain_seed(asked, console())
+
+
+@app.command(
+    epilog="Examples: squall watch runs/latest · squall watch 2 --suite two-hop-failover --mutant truncate-to-hw · "
+    "squall watch runs/latest --log events-3 --from 19s --until 24s --out watch.html"
+)
+def watch(
+    what: Annotated[str, typer.Argument(metavar="SEED|RUN", help="a seed or recipe of the simulation, or a run")],
+    suite: Annotated[
+        str | None,
+        typer.Option(metavar="SCENARIO", help="of a seed: a suite file or scenario; swarm by default"),
+    ] = None,
+    mutant: Annotated[list[str] | None, typer.Option(help="of a seed: a seeded bug to switch on")] = None,
+    swarm: Annotated[
+        bool, typer.Option("--swarm", help="of a seed: draw the faults from it, not from the scenario")
+    ] = False,
+    buggify: Annotated[str, typer.Option(metavar="NAMES", help="of a seed: rare things that may happen")] = "",
+    log: Annotated[
+        str | None, typer.Option(metavar="NAME", help="the topic-partition, such as events-0; by default what broke")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="begin here, in seconds since the load began")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="end here")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="write the page here")] = None,
+) -> int:
+    """Write a page to watch one log: operations, log ends, high watermarks, epochs, faults and messages over time."""
+    from squall.harness.cli.watch import WatchOptions
+    from squall.harness.cli.watch import watch as write_page
+
+    asked = WatchOptions(
+        what=what,
+        suite=suite,
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        buggify=buggify,
+        log=log,
+        since=since,
+        until=until,
+        out=out,
+    )
+    return write_page(asked, console())
 
 
 @app.command(

@@ -248,10 +248,15 @@ def log_of(scenario: Scenario, problem: str) -> tuple[str, int]:
 
 def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTIONS) -> RunTrace:
     """Run the seed to find out which log is concerned, then again to trace that log."""
-    _, _, problem, _ = _run(scenario, seed, options, Witness())
-    log = log_of(scenario, problem)
-    tracer = Tracer(log)
-    simulation, broken, problem, ended = _run(scenario, seed, options, tracer)
+    _, _, problem, _ = run_traced(scenario, seed, options, Witness())
+    trace, _ = trace_with(scenario, seed, options, Tracer(log_of(scenario, problem)))
+    return trace
+
+
+def trace_with(scenario: Scenario, seed: int, options: SimOptions, tracer: Tracer) -> tuple[RunTrace, int]:
+    """Run the seed with this tracer. Return the trace of its log, and when the load began (virtual microseconds)."""
+    log = tracer.log
+    simulation, broken, problem, ended = run_traced(scenario, seed, options, tracer)
     started = (simulation.load_started or 0) // 1000
     names = [place.name for place in simulation.world.places]
     trace = RunTrace(
@@ -278,7 +283,7 @@ def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTION
         window.begin -= started
         window.end = None if window.end is None else window.end - started
         trace.faults.append(window)
-    return trace
+    return trace, started
 
 
 def _before_the_first_event(tracer: Tracer, started: int) -> int:
@@ -286,9 +291,10 @@ def _before_the_first_event(tracer: Tracer, started: int) -> int:
     return started if any(one.at >= started for one in tracer.happenings) else 0
 
 
-def _run(
+def run_traced(
     scenario: Scenario, seed: int, options: SimOptions, witness: Witness
 ) -> tuple[Simulation, tuple[str, ...], str, int]:
+    """Run the seed. Return the simulation, what broke, the problem in words, and when it ended (microseconds)."""
     with TemporaryDirectory(prefix="squall-trace-") as directory:
         simulation = Simulation(scenario, seed, options, Path(directory), witness)
         broken, problem = what_broke(simulation)
