@@ -12,7 +12,6 @@ from pathlib import Path
 from rich.console import Console
 
 from squall.harness.cli.check import shown_path
-from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.cli.simulate import EXIT
 from squall.harness.errors import UsageError
 from squall.harness.simulation.exploration.corpus import Corpus, cover
@@ -20,6 +19,7 @@ from squall.harness.simulation.exploration.estimate import chao1
 from squall.harness.simulation.exploration.explorer import Explored, Explorer, Progress, for_seconds
 from squall.harness.simulation.run.recipe import recipe_text
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.nemesis.core.durations import parse_duration
 from squall.results.checkers.common.text import several
 

@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from squall.harness.cli.check import shown_path
-from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.spacetime import save_picture
@@ -38,6 +37,7 @@ from squall.harness.simulation.shrink.shrink import (
     record,
 )
 from squall.harness.simulation.shrink.simplify import operations_of
+from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.results.checkers.common.text import several
 from squall.workloads.log import LogOptions
 

@@ -11,7 +11,6 @@ from statistics import median
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squall.harness.cli.known_mutants import refuse_unknown_mutants
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
@@ -29,6 +28,7 @@ from squall.harness.simulation.run.run import (
 )
 from squall.harness.simulation.run.run import simulate as simulate_seed
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5

@@ -18,7 +18,7 @@ from squall.results.lake.store import Lake
 from tests.harness.nightly.nights import SQUALL, night_json, the_night, write_night
 from tests.harness.nightly.test_guard import await_true
 
-SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[1] / "nightly" / "junit.xsd")
+SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[2] / "nightly" / "junit.xsd")
 HOOKS = ("--provision", "echo up >> calls", "--teardown", "echo down >> calls")
 
 
