@@ -70,7 +70,11 @@ class Outcome:
     def reported(self) -> SuiteRun:
         """Return it as `suite.json` has it."""
         judged = self.verdict
-        found = [] if judged is None else [one.title for one in (*judged.witnesses, *judged.further_witnesses)]
+        found = (
+            []
+            if judged is None
+            else [*(one.title for one in judged.witnesses), *(one.title for one in judged.further_witnesses)]
+        )
         return SuiteRun(
             scenario=self.scenario,
             seed=self.seed,

@@ -159,7 +159,7 @@ def outcome_of(item: Item, status: int, log: Path, result: Path) -> Outcome:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(result.read_bytes(), type=Outcome)
     if status >= 0 and item.kind == "scenario":
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return of_suite(item, json.loads(result.read_text()))
     if item.kind in ("command", "mutants", "forge") and status in OF_STATUS:
         ending = OF_STATUS[status]
