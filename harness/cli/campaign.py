@@ -27,7 +27,8 @@ from rich.console import Console
 from squall.harness.cli.check import Judge, shown_path
 from squall.harness.cli.lake import add_to_lake
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
-from squall.harness.hosts.host_locks import HostLocks
+from squall.harness.hosts.host_locks import HostLocks, HostsInUse
+from squall.harness.hosts.ssh_access import SshError
 from squall.harness.nightly.results.suite_report import SUITE_JSON, SuiteReport, SuiteRun
 from squall.harness.run.run import ScenarioRun
 from squall.harness.run.run_hosts import hosts_of
@@ -53,6 +54,8 @@ class Outcome:
     expected: str
     verdict: Verdict | None = None
     problem: str = ""
+    machine: bool = False
+    """Whether it was refused because hosts are in use or cannot be reached."""
     directory: str = ""
     seconds: float = 0.0
     repeat: str = ""
@@ -68,6 +71,11 @@ class Outcome:
     def reported(self) -> SuiteRun:
         """Return it as `suite.json` has it."""
         judged = self.verdict
+        found = (
+            []
+            if judged is None
+            else [*(one.title for one in judged.witnesses), *(one.title for one in judged.further_witnesses)]
+        )
         return SuiteRun(
             scenario=self.scenario,
             seed=self.seed,
@@ -75,8 +83,9 @@ class Outcome:
             verdict=None if judged is None else judged.verdict,
             as_expected=self.as_expected,
             refused=judged is None,
+            machine=self.machine,
             anomalies=() if judged is None else tuple(one.name for one in judged.anomalies),
-            problem=self.problem if judged is None else "; ".join(judged.reasons),
+            problem=self.problem if judged is None else "; ".join([*found[:1], *judged.reasons]),
             directory=self.directory,
             seconds=self.seconds,
             repeat=self.repeat,
@@ -197,7 +206,8 @@ class Campaign:
                     self.outcomes.append(self._timed(one, number, len(runs), display, judge, locks))
                     self._report(runs, started)
             except UsageError as refusal:  # of the only run
-                self.outcomes.append(Outcome.of(runs[0], None, str(refusal)))  # type: ignore[arg-type]
+                failed = Outcome.of(runs[0], None, str(refusal))  # type: ignore[arg-type]
+                self.outcomes.append(replace(failed, machine=isinstance(refusal, HostsInUse | SshError)))
                 self._report(runs, started)
                 raise
             finally:
@@ -259,7 +269,7 @@ class Campaign:
             if total == 1 or problem is None:
                 raise
             display.say(f"{'refused':<11}{problem}", style="yellow")
-            return Outcome.of(run, None, problem)
+            return replace(Outcome.of(run, None, problem), machine=isinstance(trouble, HostsInUse | SshError))
         outcome = Outcome.of(run, verdict)
         if verdict.verdict != "valid" or not verdict.as_expected:
             said = "as" if verdict.as_expected else "but not as"

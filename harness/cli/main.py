@@ -26,16 +26,16 @@ from rich.table import Table
 
 from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
 from squall.harness.cli.buggify import CommandWithBuggify, buggify
-from squall.harness.cli.bundle import EXAMPLES as BUNDLE_EXAMPLES
-from squall.harness.cli.bundle import bundle
 from squall.harness.cli.cluster import cluster_app
 from squall.harness.cli.faults import OptionalValues, faults
 from squall.harness.cli.lab import lab_app
 from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
 from squall.harness.cli.mutants import mutants
-from squall.harness.cli.nightly import EXAMPLES as NIGHTLY_EXAMPLES
-from squall.harness.cli.nightly import CommandOfNights, JunitOption, nightly
+from squall.harness.cli.nights.bundle import EXAMPLES as BUNDLE_EXAMPLES
+from squall.harness.cli.nights.bundle import bundle
+from squall.harness.cli.nights.nightly import EXAMPLES as NIGHTLY_EXAMPLES
+from squall.harness.cli.nights.nightly import CommandOfNights, JunitOption, nightly
 from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
 from squall.harness.cli.regression.compare import compare
 from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
@@ -152,6 +152,10 @@ def run(
     no_lake: NoLakeOption = False,
     junit: JunitOption = None,
     as_json: JsonOption = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write suite.json here instead of beside the runs")
+    ] = None,
+    night: Annotated[str, typer.Option(metavar="NAME", help="in the lake, the run is part of this night")] = "",
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -186,6 +190,8 @@ def run(
         wait=patience,
         lake=None if no_lake and lake == DEFAULT_LAKE else lake,
         junit=junit,
+        report=report,
+        night=night,
     )
     if not as_json:
         return campaign.run()

@@ -1,7 +1,11 @@
 """Carry out attempts at items: each is a process that leads a process group, and dies with the night.
 
-A command runs by the shell, everything else by `squall.harness.cli.nightly_item`, which gets the attempt as JSON and
-leaves its outcome as JSON. What the process prints goes to a file beside the ledger.
+    command           the shell
+    scenario          squall run, which leaves suite.json
+    mutants, forge    squall mutants --verify, squall forge --verify
+    simulation        a process of `simulated.py`, which leaves an outcome as JSON; so does a campaign
+
+What the process prints goes to a file beside the ledger. A command that a person could type leaves nothing unexplained.
 """
 
 from __future__ import annotations
@@ -9,41 +13,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isinf
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from squall.harness.hosts.network import process_started
 from squall.harness.nightly.conduct import Cluster
-from squall.harness.nightly.ledger.items import OF_STATUS, Item, Outcome
+from squall.harness.nightly.ledger.items import LONGEST_PROBLEM, OF_STATUS, Item, Outcome, Task, cause_of
 
-ITEM_PROGRAM: Final = "squall.harness.cli.nightly_item"
+SQUALL: Final = (sys.executable, "-m", "squall.harness.cli.main")
+SIMULATED: Final = (sys.executable, "-m", "squall.harness.nightly.simulated")
 GRACE_SECONDS: Final = 90.0
 TAIL: Final = 300
 _PR_SET_PDEATHSIG: Final = 1
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process of an attempt is to do, and where its outcome goes."""
-
-    item: Item
-    night: str
-    result: str
-    runs: str
-    lake: str | None
-    keep: str
-    inventory: str | None = None
-    lab: str | None = None
-    wait: float | None = None
-    in_process: bool = False
-    spark_master: str | None = None
-    processes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,8 @@ class Settings:
 class ProcessAttempt:
     """An attempt as a process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path, result: Path | None) -> None:
+    def __init__(self, item: Item, process: asyncio.subprocess.Process, log: Path, result: Path) -> None:
+        self._item = item
         self._process = process
         self._log = log
         self._result = result
@@ -85,7 +76,7 @@ class ProcessAttempt:
             await asyncio.shield(self._end())
             raise
         self._kill_group()
-        return outcome_of(status, self._log, self._result)
+        return outcome_of(self._item, status, self._log, self._result)
 
     async def _end(self) -> None:
         """Let it heal its hosts and end; kill it if that takes too long."""
@@ -115,10 +106,11 @@ class ProcessRunner:
         folder = self.settings.directory / "items" / item.id
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"attempt-{attempt}.log"
-        result = None if item.kind == "command" else folder / f"attempt-{attempt}.json"
+        result = folder / f"attempt-{attempt}.json"
+        result.unlink(missing_ok=True)
         with log.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
-                *self._words(item, attempt, cluster, result),
+                *self._words(item, cluster, result),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -127,42 +119,71 @@ class ProcessRunner:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
-        return ProcessAttempt(process, log, result)
+        return ProcessAttempt(item, process, log, result)
 
-    def _words(self, item: Item, attempt: int, cluster: Cluster, result: Path | None) -> list[str]:
-        if result is None:
-            return ["/bin/sh", "-c", item.command]
+    def _words(self, item: Item, cluster: Cluster, result: Path) -> list[str]:
+        """Return the command of an attempt."""
         one = self.settings
-        task = Task(
-            item=item,
-            night=one.night,
-            result=str(result),
-            runs=str(one.runs),
-            lake=None if one.lake is None else str(one.lake),
-            keep=str(result.with_suffix("")),
-            inventory=None if cluster.inventory is None else str(cluster.inventory),
-            lab=cluster.lab,
-            wait=one.wait,
-            in_process=one.in_process,
-            spark_master=one.spark_master,
-            processes=one.processes,
-        )
-        result.unlink(missing_ok=True)
-        return [sys.executable, "-m", ITEM_PROGRAM, msgspec.json.encode(task).decode()]
+        processes = [] if one.processes is None else ["--processes", str(one.processes)]
+        if item.kind == "command":
+            return ["/bin/sh", "-c", item.command]
+        if item.kind == "mutants":
+            return [*SQUALL, "mutants", "--verify", "--seeds", str(item.seeds), *processes]
+        if item.kind == "forge":
+            return [*SQUALL, "forge", "--verify", "--seeds", str(item.seeds), "--clean", str(item.seeds), *processes]
+        if item.kind == "scenario":
+            return [*SQUALL, *self._run_words(item, cluster, result)]
+        lake = None if one.lake is None else str(one.lake)
+        keep = str(result.with_suffix(""))
+        task = Task(item=item, night=one.night, result=str(result), keep=keep, lake=lake, processes=one.processes)
+        return [*SIMULATED, msgspec.json.encode(task).decode()]
+
+    def _run_words(self, item: Item, cluster: Cluster, result: Path) -> list[str]:
+        """Return the words of a `squall run` of one scenario with one seed."""
+        one = self.settings
+        words = ["run", item.suite, "--only", item.name, "--seed", str(item.seed), "--runs-dir", str(one.runs)]
+        words += ["--night", one.night, "--report", str(result)]
+        words += [] if one.lake is None else ["--lake", str(one.lake)]
+        words += [] if cluster.inventory is None else ["--inventory", str(cluster.inventory)]
+        words += [] if cluster.lab is None else ["--lab", cluster.lab]
+        words += ["--in-process"] if one.in_process else []
+        words += [] if one.spark_master is None else ["--spark-master", one.spark_master]
+        if one.wait is not None:
+            words += ["--wait"] if isinf(one.wait) else ["--wait", str(one.wait)]
+        return words
 
 
-def outcome_of(status: int, log: Path, result: Path | None) -> Outcome:
+def outcome_of(item: Item, status: int, log: Path, result: Path) -> Outcome:
     """Return the outcome of a process that has ended: what it left, or what its exit status says."""
-    if result is not None and status >= 0 and result.exists():
-        with contextlib.suppress(msgspec.DecodeError):
+    if status >= 0 and item.kind in ("simulation", "campaign"):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(result.read_bytes(), type=Outcome)
-    if result is None and status in OF_STATUS:
+    if status >= 0 and item.kind == "scenario":
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return of_suite(item, json.loads(result.read_text()))
+    if item.kind in ("command", "mutants", "forge") and status in OF_STATUS:
         ending = OF_STATUS[status]
-        cause = {"valid": "", "invalid": "finding", "unknown": "evidence", "refused": "refused"}.get(ending, "")
-        return Outcome(ending=ending, cause=cause, problem="" if ending == "valid" else last_line(log))
+        said = "" if ending == "valid" else last_line(log)
+        return Outcome(ending=ending, cause=cause_of(item, ending), problem=said)
     how = f"was ended by signal {-status}" if status < 0 else f"ended with exit status {status}"
     said = last_line(log)
     return Outcome(ending="error", cause="crash", problem=f"its process {how}" + (f": {said}" if said else ""))
+
+
+def of_suite(item: Item, suite: Mapping[str, Any]) -> Outcome:
+    """Return the outcome that `suite.json` states of its only run. Raises KeyError, ValueError."""
+    (run,) = suite["items"]
+    ending = run["verdict"]
+    if ending is None:
+        raise ValueError("the run did not end")
+    machine = bool(run["machine"])
+    return Outcome(
+        ending="error" if machine else ending,
+        anomalies=tuple(run["anomalies"]),
+        problem=run["problem"][:LONGEST_PROBLEM],
+        cause="machine" if machine else cause_of(item, ending),
+        directory=run["directory"],
+    )
 
 
 def last_line(log: Path) -> str:

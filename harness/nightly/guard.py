@@ -44,7 +44,7 @@ def main(folder: Path) -> int:
     write(folder / ARMED, str(os.getpid()))
     said = wait_for_the_night(0, order["deadline_s"])
     if said == "deadline":
-        end_process(order["pid"], order["pid_started"], group=False)
+        said = end_night(order["pid"], order["pid_started"])
     if said != "end":
         end_provisioning(folder)
         end_attempts(Path(order["ledger"]))
@@ -64,6 +64,18 @@ def wait_for_the_night(pipe: int, deadline_s: float | None) -> str:
             return "gone"
         heard += some
     return "end"
+
+
+def end_night(pid: int, pid_started: int) -> str:
+    """Ask the night to end, and kill it if it takes too long. Return `end` if it ended in order, else `gone`."""
+    if started(pid) == pid_started:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    said = wait_for_the_night(0, GRACE_SECONDS)
+    if said == "deadline":
+        end_process(pid, pid_started, group=False)
+        return "gone"
+    return said
 
 
 def tear_down(folder: Path) -> int:

@@ -28,6 +28,8 @@ from squall.results.history.whole_file import write_whole
 
 ARM_SECONDS: Final = 30.0
 TAIL: Final = 400
+HUNTED_BY: Final = ("RUNNER_TRACKING_ID", "JENKINS_NODE_COOKIE")
+"""By these variables GitHub's runner and Jenkins find what a job has left behind, and kill it; not the guard."""
 
 
 class HookFailed(UsageError):
@@ -128,6 +130,7 @@ class Guard:
             process = subprocess.Popen(
                 [sys.executable, "-m", guard.__name__, str(folder)],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                env={name: value for name, value in os.environ.items() if name not in HUNTED_BY},
             )  # fmt: skip
         until = time.monotonic() + ARM_SECONDS
         while not (folder / guard.ARMED).exists():

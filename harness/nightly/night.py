@@ -57,6 +57,7 @@ BOOT_SECONDS: Final = 300.0
 HOOK_SHARE: Final = 60.0
 """How much of a budget is kept back for each hook of provisioning."""
 LONGEST_S: Final = 86_400.0
+SHARED_WAIT_S: Final = 600.0
 
 Say = Callable[[str], None]
 
@@ -165,6 +166,8 @@ def plan_night(options: NightOptions, *, again: Sequence[Item] = (), today: date
         candidates = [one for one in candidates if one.item.id in shares[number - 1]]
         shard = f"{options.shard} of distribution {fingerprint_of(shares)}"
     budget = options.budget(file, bool(options.hooks(file).provision))
+    if budget.money is not None and not budget.price_per_hour and not options.hooks(file).provision:
+        raise UsageError("--max-cost limits a night that has no price", remedy="--price-per-hour, or leave it out")
     plan = choose(candidates, budget, len(options.places(file)))
     omitted = tuple(
         Omission(item=Item(id=name, kind="scenario", name=name), seconds=0.0, value=0.0, why=why)
@@ -241,6 +244,12 @@ class Night:
         self.outputs = Outputs(directory, self.hooks, None if options.junit is None else Path(options.junit))
         self.environment = {"SQUALL_NIGHT": directory.name, "SQUALL_NIGHT_DIR": str(directory.resolve())}
         self.trimmed: set[str] = set()
+
+    @property
+    def wait(self) -> float | None:
+        """How long attempts wait for hosts in use. Places that share this machine may want one lab at once."""
+        shared = len(self.options.places(self.file)) > 1
+        return SHARED_WAIT_S if self.options.wait is None and shared else self.options.wait
 
     def run(self, plan: Planned | None) -> int:
         """Begin the night with a plan, or go on with it. Return the exit status. Raises UsageError."""
@@ -338,7 +347,8 @@ class Night:
         guard = Guard.arm(self.directory, number, self.hooks, environment, self._deadline_s(watch))
         try:
             clusters = self._provision(ledger, number, environment, inventory)
-            self._conduct(ledger, clusters, watch.without(HOOK_SHARE))
+            budget = Budget(money=self.options.budget(self.file, False).money, price_per_hour=self.price)
+            self._conduct(ledger, clusters, watch.limited_to(budget.limit_s).without(HOOK_SHARE))
         finally:
             self.say(f"{'teardown':<11}{self.hooks.teardown}")
             ended = _undisturbed(guard.end)
@@ -404,7 +414,7 @@ class Night:
         one = self.options
         settings = Settings(
             directory=self.directory, night=self.directory.name, runs=Path(one.runs),
-            lake=None if one.lake is None else Path(one.lake), environment=self.environment, wait=one.wait,
+            lake=None if one.lake is None else Path(one.lake), environment=self.environment, wait=self.wait,
             in_process=one.in_process, spark_master=one.spark_master, processes=one.processes, cwd=one.directory,
         )  # fmt: skip
         conductor = Conductor(

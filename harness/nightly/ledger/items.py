@@ -10,13 +10,15 @@ command      any command; its exit status is the verdict, as for `squall check`
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Kind = Literal["scenario", "simulation", "campaign", "mutants", "forge", "command"]
 Ending = Literal["valid", "invalid", "unknown", "error", "refused"]
 """How an attempt ends. `error`: the testbed failed; `refused`: it cannot be run here at all."""
+
+LONGEST_PROBLEM: Final = 500
 
 OF_STATUS: dict[int, Ending] = {0: "valid", 1: "invalid", 2: "unknown", 254: "refused"}
 """The ending by a command's exit status; any other is an error."""
@@ -46,6 +48,17 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return ending == self.expected and set(self.anomalies) <= set(found)
 
 
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process of a simulated attempt is to do. Its outcome goes to `result`, its run to `keep`."""
+
+    item: Item
+    night: str
+    result: str
+    keep: str
+    lake: str | None
+    processes: int | None = None
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How one attempt of an item ended.
 
@@ -58,3 +71,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     cause: str = ""
     directory: str = ""
+
+
+def cause_of(item: Item, ending: str) -> str:
+    """Return where the reason of an ending lies that is not the machine's."""
+    if ending == item.expected:
+        return ""
+    return {"unknown": "evidence", "refused": "refused", "error": "crash"}.get(ending, "finding")

@@ -22,6 +22,8 @@ class SuiteRun:
     verdict: str | None
     as_expected: bool
     refused: bool = False
+    machine: bool = False
+    """Whether it was refused because of hosts: they are in use, or cannot be reached."""
     anomalies: tuple[str, ...] = ()
     problem: str = ""
     directory: str = ""
@@ -55,6 +57,7 @@ class SuiteReport:
                     "expected": one.expected,
                     "verdict": "refused" if one.refused else one.verdict,
                     "as_expected": one.as_expected,
+                    "machine": one.machine,
                     "anomalies": list(one.anomalies),
                     "problem": one.problem,
                     "directory": one.directory,

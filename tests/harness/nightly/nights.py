@@ -15,8 +15,8 @@ from squall.harness.nightly.ledger.ledger import LEDGER, Begun, Choice, Ended, E
 SQUALL = (sys.executable, "-m", "squall.harness.cli.main")
 
 
-def item(name: str, **more: Any) -> Item:
-    return Item(**{"id": name, "kind": "command", "name": name, "command": "true", "seed": 7, **more})
+def item(id: str, **more: Any) -> Item:
+    return Item(**{"id": id, "kind": "command", "name": id, "command": "true", "seed": 7, **more})
 
 
 def plan(*items: Item, **more: Any) -> Planned:

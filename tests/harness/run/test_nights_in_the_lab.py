@@ -81,5 +81,5 @@ def test_a_night_in_a_lab_is_killed_half_way_resumed_and_ended(lab: Lab, place: 
     passed, failed = (Path(one["directory"]) for one in night_json(place)["items"] if one["id"] in ("first", "third"))
     assert not list(passed.glob("nodes/*/node.log")) and list(failed.glob("nodes/*/node.log")), "logs of what failed"
     assert squall(place, "show", str(passed)).returncode == 0
-    suite = json.loads(next((the_night(place) / "items" / "third").glob("*.suite.json")).read_text())
+    suite = json.loads(next((the_night(place) / "items" / "third").glob("attempt-1.json")).read_text())
     assert suite["items"][0]["verdict"] == "valid" and not (place / "runs" / "suite.json").exists()

@@ -13,7 +13,7 @@ from squall.harness.cli import campaign
 from squall.harness.cli.main import status_of
 from tests.harness.cli.test_campaign import outcome
 
-SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[1] / "nightly" / "junit.xsd")
+SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[2] / "nightly" / "junit.xsd")
 TWO = "scenarios: [{scenario: a, fault_free: true}, {scenario: b, fault_free: true}, {scenario: c, swarm: true}]\n"
 
 

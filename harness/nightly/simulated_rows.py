@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
-from squall.harness.nightly.attempts import Task
-from squall.harness.nightly.ledger.items import Outcome
+from squall.harness.nightly.ledger.items import Outcome, Task
 from squall.harness.run.provenance import versions
 from squall.harness.run.run_manifest import scenario_hash
 from squall.harness.scenario.suite import Scenario
@@ -22,9 +19,7 @@ from squall.results.lake.store import Lake
 LONGEST_TEXT = 500
 
 
-def simulated_row(
-    task: Task, scenario: Scenario, result: SimResult, outcome: Outcome, began: datetime, out: Console
-) -> None:
+def simulated_row(task: Task, scenario: Scenario, result: SimResult, outcome: Outcome, began: datetime) -> None:
     """Add the row of a simulated run, with its anomalies. Trouble is reported and changes no verdict."""
     item, known = task.item, versions()
     run: dict[str, object] = {
@@ -66,10 +61,10 @@ def simulated_row(
         }
         for name in outcome.anomalies
     ]
-    _add(task, {"runs": [run], "anomalies": anomalies}, began, out)
+    _add(task, {"runs": [run], "anomalies": anomalies}, began)
 
 
-def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began: datetime, out: Console) -> None:
+def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began: datetime) -> None:
     """Add the row of a campaign. Trouble is reported and changes no verdict."""
     counted = {name: sum(one.verdict == name for one in results) for name in ("valid", "invalid", "unknown")}
     row: dict[str, object] = {
@@ -84,10 +79,10 @@ def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began:
         "processor_s": sum(one.processor_s for one in results),
         "simulated_s": sum(one.simulated_s for one in results),
     }
-    _add(task, {"campaigns": [row]}, began, out)
+    _add(task, {"campaigns": [row]}, began)
 
 
-def _add(task: Task, rows: dict[str, list[dict[str, object]]], began: datetime, out: Console) -> None:
+def _add(task: Task, rows: dict[str, list[dict[str, object]]], began: datetime) -> None:
     assert task.lake is not None
     entry = Entry.of(
         f"{task.night}-{task.item.id}-{task.item.seed}",
@@ -98,4 +93,4 @@ def _add(task: Task, rows: dict[str, list[dict[str, object]]], began: datetime, 
     try:
         Lake(root=Path(task.lake)).add(entry)
     except OSError as trouble:
-        out.print(f"{'lake':<11}no rows were added to {task.lake}: {trouble}", markup=False, soft_wrap=True)
+        print(f"{'lake':<11}no rows were added to {task.lake}: {trouble}", flush=True)

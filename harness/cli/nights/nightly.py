@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
 from squall.harness.terminal.lock_options import WaitOption, WithWait, seconds_to_wait
@@ -86,7 +85,7 @@ def nightly(
     ] = None,
     nights: Annotated[Path, typer.Option(metavar="DIR", help="where nights are kept")] = Path("runs/nights"),
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
-    lake: LakeOption = DEFAULT_LAKE,
+    lake: Annotated[Path, typer.Option("--lake", metavar="DIR", help="the lake's directory")] = Path("runs/lake"),
     junit: JunitOption = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="trim nothing, not even of runs that passed")] = False,
     wait: WaitOption = None,
@@ -159,8 +158,11 @@ def nightly(
 
 def _begin(options: NightOptions, *, dry_run: bool, rerun: bool) -> int:
     """Plan a new night, look at all that it needs, and run it."""
+    import msgspec
+
     from squall.harness.nightly.night import Night, items_that_failed, plan_night, print_plan
     from squall.harness.nightly.preflight import preflight
+    from squall.results.history.store import claim_run
 
     again: list[Item] = []
     if rerun and not (again := items_that_failed(Path(options.nights), options.key)):
@@ -175,6 +177,8 @@ def _begin(options: NightOptions, *, dry_run: bool, rerun: bool) -> int:
     night = Night(Path(options.nights) / plan.night, options, _say)
     places = options.places(night.file)
     preflight(night.needs([one.item for one in plan.chosen], places), _say, hosts=not night.hooks.provision)
+    directory = claim_run(Path(options.nights) / plan.night)
+    night, plan = Night(directory, options, _say), msgspec.structs.replace(plan, night=directory.name)
     _say(f"{'night':<11}{night.directory}   seed {options.seed}")
     return night.run(plan)
 

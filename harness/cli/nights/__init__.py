@@ -1,0 +1,1 @@
+"""`squall nightly` and `squall bundle`."""
