@@ -274,11 +274,12 @@
 
   function faultTable(faults) {
     const head = ["", "fault", "on", "role", "from", "to", "recovered after", "ISR", "elections", "evidence or trouble"];
+    const numeric = new Set(head.slice(4, 9));
     const body = faults.map(([id, , targets, role, proven, evidence, from, to, recovered, isr, elections]) => make("tr", {},
       cell("", mark(proven ? "valid" : "unknown")), cell("", id), cell("", targets), cell("", role), cell("number", seconds(from)),
       cell("number", seconds(to)), cell("number", seconds(recovered)), cell("number", isr === null ? "–" : String(isr)),
       cell("number", elections === null ? "–" : String(elections)), cell("", evidence)));
-    return make("div", { class: "wide" }, make("table", {}, make("thead", {}, make("tr", {}, ...head.map((one) => make("th", {}, one)))), make("tbody", {}, ...body)));
+    return make("div", { class: "wide" }, make("table", {}, make("thead", {}, make("tr", {}, ...head.map((one) => make("th", numeric.has(one) ? { class: "number" } : {}, one)))), make("tbody", {}, ...body)));
   }
 
   /* ---- two nights or runs side by side */
