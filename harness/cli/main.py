@@ -680,7 +680,7 @@ def bench(
     bench_module.print_measurements(out, name, measurements)
     rows.add(lambda: of_benchmark(name, measurements, ended=not interrupted))
     if json_file is not None:
-        from squall.harness.run.provenance import machine, versions
+        from squall.harness.provenance import machine, versions
 
         bench_module.save(
             json_file, name, measurements, interrupted=interrupted, machine=machine(), versions=versions()

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from squall.harness.lake.rows import Rows
-from squall.harness.run.provenance import machine, versions
+from squall.harness.provenance import machine, versions
 from squall.results.lake.entry import Entry
 from squall.results.lake.of_run import machine_row
 from squall.results.lake.schema import TABLES

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from squall.harness.nightly.ledger.items import Outcome, Task
-from squall.harness.run.provenance import versions
+from squall.harness.provenance import versions
 from squall.harness.run.run_manifest import scenario_hash
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.run import SimResult

@@ -15,7 +15,7 @@ from squall.harness.hosts.client_bundle import ClientHost
 from squall.harness.hosts.clocks import ClockReading
 from squall.harness.hosts.system import NodePlan
 from squall.harness.lab.reduced_lab import LACKS
-from squall.harness.run.provenance import machine, versions
+from squall.harness.provenance import machine, versions
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.suite import Scenario, plugins_of

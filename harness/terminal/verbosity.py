@@ -58,7 +58,7 @@ def version_line() -> str:
     """Return the versions of Squall and Python, and the commit if this is a checkout."""
     from importlib import metadata
 
-    from squall.harness.run.provenance import code_version
+    from squall.harness.provenance import code_version
 
     code = code_version(Path(__file__).resolve().parents[2])
     commit = f", commit {code['commit'][:10]}" if code.get("commit") else ""

@@ -34,7 +34,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "confluent-kafka": metadata.version("confluent-kafka"),
         "librdkafka": confluent_kafka.libversion()[0],
-        **code_version(Path(__file__).resolve().parents[2]),
+        **code_version(Path(__file__).resolve().parents[1]),
     }
 
 
