@@ -26,7 +26,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
-from squall.harness.hosts.system import ClusterSettings, system_named
+from squall.harness.hosts.system import METRICS_PORT, ClusterSettings, system_named
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run.bench_report import told_and_kept
+from squall.harness.run.host_sampler import HostSampler
 from squall.harness.run.node_records import NodeRecords
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.run.run_manifest import Facts, config_texts, manifest_of
@@ -58,6 +59,7 @@ from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
 from squall.results.checkers.common.text import several
+from squall.results.history.host_samples import SAMPLES, samples_writer
 from squall.results.history.manifest import Manifest
 from squall.results.history.segments import EventWriter
 from squall.results.history.store import discard_run, point_latest
@@ -95,6 +97,8 @@ class ScenarioRun:
         self.fault_log: FaultLog | None = None
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
+        self.sampling: asyncio.Task[None] | None = None
+        self.sampler: HostSampler | None = None
         self.clocks = HostClocks(self.directory)
         self.node_records = NodeRecords(self.testbed, self.directory)
 
@@ -221,6 +225,7 @@ class ScenarioRun:
                 await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
         finally:
             await cancelled(nemesis)
+            await self._end_samples()
             self._show_progress(began)
             self.display.end_load()
         self._tell_bench(began)
@@ -250,9 +255,11 @@ class ScenarioRun:
                 f"{len(self.workers.pipes)} workers · their clocks are known to {uncertain:.2f} ms",
             )
         self._watch()
+        self._sample_hosts()
         self.display.begin_load()
         began = await self.workers.load()
         self.facts.load_started = began
+        self.facts.load_began = time_of_day(began, self.testbed.now_ns(), datetime.now(UTC))
         self._manifest().save(self.directory)
         point_latest(self.directory.parent.parent, self.directory)
         return began
@@ -372,6 +379,7 @@ class ScenarioRun:
             await cancelled(self.watching)
             if not self.watching.cancelled() and (trouble := self.watching.exception()) is not None:
                 self.facts.notes["watching"] = f"ended early: {type(trouble).__name__}: {trouble}"
+        await self._end_samples()
         if self.watcher is not None:
             self.facts.notes |= {
                 "leader_changes": self.watcher.leader_changes,
@@ -447,6 +455,26 @@ class ScenarioRun:
         self.watcher = Watcher(self.testbed.cluster, self.testbed.now_ns, self.testbed.sleep, writer.write)
         self.watching = asyncio.create_task(self.watcher.run())
 
+    def _sample_hosts(self) -> None:
+        """Begin to sample the hosts. They are samples only: without a file for them the run goes on."""
+        try:
+            writer = samples_writer(self.directory)
+        except OSError as trouble:
+            self.facts.notes[SAMPLES] = f"not kept: {trouble}"
+            return
+        addresses = {name: f"{plan.address}:{METRICS_PORT}" for name, plan in self.testbed.plans.items()}
+        self.sampler = HostSampler(self.testbed.hosts, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
+        self.sampling = asyncio.create_task(self.sampler.run())
+
+    async def _end_samples(self) -> None:
+        if self.sampling is None or self.sampler is None:
+            return
+        await cancelled(self.sampling)
+        self.facts.notes[SAMPLES] = self.sampler.told
+        if not self.sampling.cancelled() and (trouble := self.sampling.exception()) is not None:
+            self.facts.notes[SAMPLES] = f"{self.sampler.told}; ended early: {type(trouble).__name__}: {trouble}"
+        self.sampling = None
+
     def _manifest(self) -> Manifest:
         clocks = self.workers.known_clocks() if isinstance(self.workers, RemoteLoadWorkers) else {}
         return manifest_of(
@@ -460,6 +488,11 @@ class ScenarioRun:
             clocks=clocks,
             segments=None if self.workers is None else len(self.workers.pipes),
         )
+
+
+def time_of_day(moment: int, now: int, now_of_day: datetime) -> str:
+    """Return when a moment of the history's clock was, given what that clock and the wall clock say now."""
+    return (now_of_day - timedelta(microseconds=(now - moment) / 1000)).isoformat(timespec="milliseconds")
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

@@ -28,6 +28,7 @@ class Facts:
     """What becomes known during a run, and enters its manifest."""
 
     load_started: int | None = None
+    load_began: str = ""
     load_ended: int | None = None
     final_read: str = ""
     completed: bool = False
@@ -75,6 +76,7 @@ def manifest_of(
         started=started.isoformat(timespec="seconds"),
         command=command,
         load_started=facts.load_started,
+        load_began=facts.load_began,
         load_ended=facts.load_ended,
         completed=facts.completed,
         segments=segments,

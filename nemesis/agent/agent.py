@@ -65,6 +65,7 @@ from squall.nemesis.agent.guard.keeper import Guard, Keeper, KeeperLocks
 from squall.nemesis.agent.net.drop import Drop
 from squall.nemesis.agent.net.network import Network
 from squall.nemesis.agent.network_verbs import NetworkVerbs
+from squall.nemesis.agent.probe.host_samples import HostSamples, probe_metrics
 from squall.nemesis.agent.probe.link_latency import LatencyProbe
 from squall.nemesis.agent.probe.probe_auth import ProbeKeys
 from squall.nemesis.agent.probe.probes import Prober, UdpResponder, knock
@@ -167,6 +168,8 @@ class Agent:
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
+            "probe.samples": HostSamples(self.processes, shared=self.lab, own_network=not self.reduced).answer,
+            "probe.metrics": probe_metrics,
             **process_verbs.others,
             **disk_verbs.probes,
             **self.network_verbs.probes,

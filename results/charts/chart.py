@@ -125,6 +125,8 @@ class Chart:
     heat: Heat | None = None
     stacked: bool = False
     """Whether bars at one position stand on each other, rather than beside each other."""
+    step: float | None = None
+    """How wide the place of a bar is; the least distance of two positions unless given."""
     height: int = 200
     """The plot's height in pixels; rows set their own."""
 

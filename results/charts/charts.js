@@ -6,7 +6,7 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { left: 64, right: 10, top: 20, bottom: 22 };
-  const COLOURS = 8, SHADES = 6, ROW = 16, DAY = 86400;
+  const WIDE = 700, COLOURS = 8, SHADES = 6, ROW = 16, DAY = 86400;
   const TIME_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, DAY];
   const DATE_STEPS = [60, 300, 900, 3600, 10800, 21600, 43200, ...[1, 2, 7, 14, 28, 91, 182, 364].map((n) => n * DAY)];
   const SHAPES = [
@@ -189,8 +189,10 @@
       for (const span of spans) { include(span[1]); include(span[2]); }
       if (heat) for (const one of heat.columns) { include(heat.start + one * heat.step); include(heat.start + (one + 1) * heat.step); }
       if (low > high) [low, high] = [0, 1];
-      low = x.start ?? low;
-      high = x.end ?? high;
+      const dots = this.data.series.some((one) => one.kind === "points" || one.kind === "whisker");
+      const room = dots && x.kind !== "time" ? 0.015 * (high - low) : 0;
+      low = x.start ?? low - room;
+      high = x.end ?? high + room;
       return high > low ? [low, high] : [low - 0.5, low + 0.5];
     }
 
@@ -297,13 +299,22 @@
       const width = this.live.clientWidth;
       if (!width || width === this.width) return;
       this.width = width;
-      this.draw();
+      if (width < WIDE) this.draw();
+      else for (const one of this.group.charts) if (one.width >= WIDE) one.draw();
     }
 
     /* -- scales */
 
     get innerHeight() { return this.data.rows.length ? ROW * this.data.rows.length : this.data.height; }
-    get left() { return this.width < 520 ? 52 : MARGIN.left; }
+    /* Wide charts of a group begin at the same place, so that times lie one below the other. */
+    get left() {
+      if (this.width < WIDE) return this.ownLeft;
+      return Math.max(...this.group.charts.filter((one) => one.width >= WIDE).map((one) => one.ownLeft));
+    }
+    get ownLeft() {
+      const longest = this.data.rows.reduce((most, name) => Math.max(most, name.length), 0);
+      return clamp(6.4 * longest + 12, this.width < 520 ? 52 : MARGIN.left, this.width < 520 ? 76 : 170);
+    }
     get innerWidth() { return Math.max(40, this.width - this.left - MARGIN.right); }
     across(x) { return this.left + ((x - this.range[0]) / (this.range[1] - this.range[0])) * this.innerWidth; }
     inverse(pixel) {
@@ -470,6 +481,7 @@
     }
 
     get barStep() {
+      if (this.data.step) return this.data.step;
       const every = [...new Set(this.bars.flatMap((n) => this.xs[this.data.series[n].x]))].sort((a, b) => a - b);
       return every.slice(1).reduce((least, x, n) => Math.min(least, x - every[n]), Infinity);
     }
@@ -511,7 +523,7 @@
         const left = clamp(this.across(start), this.left, this.width), right = clamp(this.across(end), this.left, this.width);
         const box = { x: left, y: MARGIN.top + ROW * row + 1, width: Math.max(1, right - left), height: ROW - 2 };
         const name = this.data.labels[label];
-        if (kind === "outage") box.fill = `url(#${this.figure.id}-hatch)`;
+        if (kind === "outage") box.style = `fill: url(#${this.figure.id}-hatch)`;
         const shade = kind ? `chart-span-${kind}` : `chart-s${labels.indexOf(name) % COLOURS}`;
         into.append(element("rect", { class: `chart-span ${shade}`, ...box }, element("title", {}, name)));
         if (!kind && right - left > 6 * name.length + 6) into.append(text(left + 4, MARGIN.top + ROW * row + 12, "chart-span-name", "start", name));

@@ -74,6 +74,7 @@ def chart_data(chart: Chart) -> dict[str, Any]:
         "y": _axis_data(chart.y),
         "height": chart.height,
         "stacked": chart.stacked,
+        "step": chart.step,
         "categories": list(chart.categories),
         "xs": xs,
         "series": series,

@@ -11,7 +11,8 @@ from squall.results.charts.chart import Axis, Chart
 
 TIME_STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 DAY: Final = 86_400
-DATE_STEPS: Final = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY * one for one in (1, 2, 7, 14, 28, 91, 182, 364)))
+DAYS: Final = (1, 2, 7, 14, 28, 91, 182, 364)
+DATE_STEPS: Final = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY * days for days in DAYS))
 
 
 def x_extent(chart: Chart) -> tuple[float, float]:
@@ -23,8 +24,11 @@ def x_extent(chart: Chart) -> tuple[float, float]:
     if chart.heat is not None:
         heat = chart.heat
         found += [heat.start + heat.step * column for one in heat.columns for column in (one, one + 1)]
-    start = chart.x.start if chart.x.start is not None else min(found, default=0.0)
-    end = chart.x.end if chart.x.end is not None else max(found, default=1.0)
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    dots = any(one.kind in ("points", "whisker") for one in chart.series)
+    room = 0.015 * (high - low) if dots and chart.x.kind != "time" else 0.0
+    start = low - room if chart.x.start is None else chart.x.start
+    end = high + room if chart.x.end is None else chart.x.end
     return (start, end) if end > start else (start - 0.5, start + 0.5)
 
 

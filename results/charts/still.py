@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from squall.results.charts.chart import Chart, Heat, Series
 from squall.results.charts.scale import position_written, ticks, written, x_extent, y_extent
@@ -167,7 +168,7 @@ def _bars(chart: Chart, number: int, plane: Plane) -> Iterator[Markup]:
     one = chart.series[number]
     positions = _positions(chart, one)
     every = sorted({x for bar in bars for x in _positions(chart, bar)})
-    step = min((later - earlier for earlier, later in zip(every, every[1:], strict=False)), default=1.0)
+    step = chart.step or min((later - earlier for earlier, later in pairwise(every)), default=1.0)
     beside = 1 if chart.stacked else len(bars)
     place = 0 if chart.stacked else bars.index(one)
     below: dict[float, float] = {}
@@ -258,9 +259,10 @@ def _marks(chart: Chart, plane: Plane) -> Iterator[Markup]:
         x = plane.across(places.get(one.x, 0.0) if isinstance(one.x, str) else one.x)
         if not LEFT <= x <= WIDTH - RIGHT:
             continue
-        drawn = Markup(
-            '<path class="chart-mark {}" d="M{x:.1f} {top}l-4 -7h8Z M{x:.1f} {top}V{bottom:.1f}"><title>{}</title></path>'
-        ).format(f"chart-mark-{one.kind}", one.label, x=x, top=TOP, bottom=TOP + plane.height)
+        path = f"M{x:.1f} {TOP}l-4 -7h8Z M{x:.1f} {TOP}V{TOP + plane.height:.1f}"
+        drawn = Markup('<path class="chart-mark chart-mark-{}" d="{}"><title>{}</title></path>').format(
+            one.kind, path, one.label
+        )
         yield Markup('<a href="{}">{}</a>').format(one.href, drawn) if one.href else drawn
 
 
@@ -279,6 +281,6 @@ def _legend(chart: Chart, plane: Plane) -> tuple[list[Markup], int]:
         y = TOP + plane.height + 34 + 14 * line
         classes = f"chart-line chart-s{colour} chart-d{colour}" if dashed else f"chart-swatch chart-s{colour}"
         parts.append(Markup('<path class="{}" d="M{:.0f} {:.0f}h18"/>').format(classes, x, y))
-        parts.append(Markup('<text class="chart-tick" x="{:.0f}" y="{:.0f}">{}</text>').format(x + 22, y + 4, escape(name)))
+        parts.append(Markup('<text class="chart-tick" x="{:.0f}" y="{:.0f}">{}</text>').format(x + 22, y + 4, name))
         x += width
     return parts, line + 1 if named else 0

@@ -111,6 +111,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     started: str = ""
     command: str = ""
     load_started: int | None = None
+    load_began: str = ""
+    """The time of day of `load_started`, in ISO 8601 with the zone; empty if unknown."""
     load_ended: int | None = None
     completed: bool = False
     segments: int | None = None

@@ -221,7 +221,7 @@ class HistoryWriter:
 
 
 class EventWriter:
-    """Appends fault windows or cluster observations to their file, each line handed to the operating system at once."""
+    """Appends fault windows, observations or samples to their file, each line handed to the system at once."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -236,7 +236,7 @@ class EventWriter:
     def cluster(cls, run_dir: Path | str) -> EventWriter:
         return cls(Path(run_dir) / CLUSTER_FILE)
 
-    def write(self, row: FaultWindow | ClusterObservation) -> None:
+    def write(self, row: msgspec.Struct) -> None:
         """Append a line. Raises OSError; the file then ends where it ended before, and accepts further lines."""
         line = msgspec.json.encode(row) + b"\n"
         before = os.fstat(self._file).st_size

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from squall.results.history.history import read_cluster, read_faults
+from squall.results.history.host_samples import read_host_samples, thinned
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import HostFacts, Manifest
 from squall.results.history.segments import ClusterObservation, FaultWindow
@@ -30,6 +31,8 @@ from squall.results.verdict.verdict import Verdict
 NOT_JUDGED: Final = "none"
 NO_DATE: Final = "1970-01-01"
 LONGEST_TEXT: Final = 500
+SAMPLE_NS: Final = 10_000_000_000
+"""Samples of hosts are kept for stretches of ten seconds: a night of long runs would be mostly samples."""
 
 Row = Mapping[str, Any]
 
@@ -51,6 +54,7 @@ def entry_of_run(directory: Path, *, night: str = "", now: datetime | None = Non
         "latency": _latency(series),
         "throughput": _throughput(series),
         "outages": silences,
+        "host_samples": _host_samples(directory, origin),
         "machines": [machine],
     }
     return Entry.of(manifest.run_id, date_of(manifest.started), _text(now), rows)
@@ -243,6 +247,15 @@ def _throughput(series: Mapping[str, pa.Table]) -> list[Row]:
         {"second": one["second"], "operation": one["f"], "outcome": one["type"], "operations": one["operations"]}
         for one in _rows(series, "throughput")
     ]
+
+
+def _host_samples(directory: Path, origin: int) -> list[Row]:
+    with suppress(IllFormedHistory):
+        rows = thinned(read_host_samples(directory), origin, SAMPLE_NS)
+        return [
+            {"host": host, "second": second, "metric": metric, "value": value} for host, second, metric, value in rows
+        ]
+    return []
 
 
 def _rows(series: Mapping[str, pa.Table], name: str) -> list[dict[str, Any]]:

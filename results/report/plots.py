@@ -31,6 +31,7 @@ NODE_COLOURS: Final = ("#A6CEE8", "#F6D58E", "#9AD9C2", "#E7BCD3", "#C9CDD4", "#
 SHADE: Final = "#D55E00"
 MOST_ERRORS: Final = 5
 MOST_BANDS: Final = 40
+MOST_BARS: Final = 240
 BAND_INCHES: Final = 0.17
 
 STYLE: Final[Any] = {
@@ -70,7 +71,7 @@ def timeline(
     from matplotlib.figure import Figure
 
     shown = list(topic_partitions)[:MOST_BANDS]
-    end = _last_second(series, faults, frame)
+    end = last_second(series, faults, frame)
     windows = [_Window.of(one, frame, end) for one in faults if one.injected is not None]
     lanes = _lanes(windows, end)
     with rc_context(STYLE):
@@ -112,7 +113,7 @@ def _svg(figure: Figure) -> str:
                   rf'xmlns:xlink="http://www.w3.org/1999/xlink" {label}>', text, count=1)  # fmt: skip
 
 
-def _last_second(series: Series, faults: Sequence[FaultWindow], frame: Frame) -> float:
+def last_second(series: Series, faults: Sequence[FaultWindow], frame: Frame) -> float:
     buckets = series["throughput"]["second"].to_pylist()
     ends = [second + frame.width / 1e9 for second in buckets]
     ends += [(one.healed - frame.start) / 1e9 for one in faults if one.healed is not None]
@@ -228,9 +229,10 @@ def _seconds(value: float) -> str:
 
 
 def _draw_errors(panel: Axes, series: Series, frame: Frame) -> None:
-    width = frame.width / 1e9
     totals: defaultdict[str, int] = defaultdict(int)
     rows = series["errors"].to_pylist()
+    narrow = frame.width / 1e9
+    width = narrow * max(1, math.ceil(max((row["second"] for row in rows), default=0) / narrow / MOST_BARS))
     for row in rows:
         totals[row["error"]] += row["operations"]
     ranked = sorted(totals, key=lambda error: (-totals[error], error))
@@ -242,7 +244,7 @@ def _draw_errors(panel: Axes, series: Series, frame: Frame) -> None:
         counts: defaultdict[float, int] = defaultdict(int)
         for row in rows:
             if row["error"] == error or (error == "others" and row["error"] not in named):
-                counts[row["second"]] += row["operations"]
+                counts[math.floor(row["second"] / width + 1e-9) * width] += row["operations"]
         seconds = sorted(counts)
         panel.bar(
             seconds,

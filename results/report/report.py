@@ -1,13 +1,17 @@
 """Write `report.html`: one file that opens offline, in a browser or on paper.
 
-It shows verdict and coverage; the timeline; every witness with its picture and the rows around it; the faults with
-their evidence; topic-partitions; hosts; how to repeat the run. Nothing is loaded from elsewhere, and no script is
-needed. Colours are never the only sign.
+It shows verdict and coverage; the timeline, with a mark for every witness; every witness with its picture and the rows
+around it; the faults with their evidence and what they did to clients; topic-partitions; hosts, with what they used;
+how to repeat the run. Nothing is loaded from elsewhere. A script of our own makes the charts interactive; without it,
+and on paper, static pictures show the same. Colours are never the only sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -16,14 +20,22 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from squall.results.charts.chart import Chart, Mark
+from squall.results.charts.figure import figure, script, style
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.checkers.common.text import clock, duration, grouped, several, value_name
 from squall.results.checkers.kernels.series import Frame
+from squall.results.history.host_samples import SAMPLES, HostSample, read_host_samples
+from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import Manifest
 from squall.results.history.segments import ClusterObservation, FaultWindow
 from squall.results.history.whole_file import write_whole
+from squall.results.report.fault_effects import FaultEffect, beside_words, fault_effects
+from squall.results.report.host_charts import host_charts
 from squall.results.report.plots import timeline
 from squall.results.report.render import MARKS, availability_text, summary
+from squall.results.report.run_charts import run_charts, setting_of
+from squall.results.report.run_files import run_files
 from squall.results.report.tables import Series
 from squall.results.verdict.further import ToldFurther
 from squall.results.verdict.verdict import Verdict
@@ -35,6 +47,14 @@ REPORT_FILE: Final = "report.html"
 BENCH_FILE: Final = "bench.json"
 TEMPLATES: Final = Path(__file__).with_name("templates")
 MOST_WITNESSES: Final = 24
+OPEN_WITNESSES: Final = 3
+"""Further ones are folded on the screen; on paper all are open."""
+ON_PAPER_ELSEWHERE: Final = frozenset({"throughput", "latency", "errors", "leaders"})
+"""Charts that the static timeline has as well."""
+RUN: Final = "run"
+"""The group of the charts that zoom together: all of a report."""
+OF_FAULTS: Final = ("under fault", "after fault", "faults")
+"""Subjects of lines whose times are those of faults."""
 
 
 def write_report(
@@ -42,7 +62,7 @@ def write_report(
 ) -> Path:
     """Write the report of a run beside its verdict."""
     path = run_dir / REPORT_FILE
-    write_whole(path, render_report(manifest, verdict, series, around, frame, bench=load_bench(run_dir)))
+    write_whole(path, render_report(manifest, verdict, series, around, frame, run_dir=run_dir))
     return path
 
 
@@ -73,23 +93,41 @@ def render_report(
     around: Surroundings,
     frame: Frame,
     *,
-    bench: BenchFacts | None = None,
+    run_dir: Path,
 ) -> str:
-    """Render the report as HTML."""
+    """Render the report as HTML. `run_dir` may hold figures of a benchmark, samples of hosts, logs of nodes."""
+    witnesses = [_witness_view(one, around, number) for number, one in enumerate(_shown(verdict.witnesses), 1)]
+    further = [_further_view(one, around, number) for number, one in enumerate(_shown(verdict.further_witnesses), 1)]
+    marks = [view["mark"] for view in (*witnesses, *further) if view["mark"] is not None]
+    setting = setting_of(series, around.faults, frame, marks, _time_of_day(manifest))
+    charts = run_charts(series, manifest.topic_partitions, around.cluster, frame, setting)
+    samples, samples_said = _host_samples(run_dir, manifest)
+    effects = fault_effects(around.faults, series, frame)
     return _template().render(
         manifest=manifest,
         verdict=verdict,
-        bench=bench,
+        bench=load_bench(run_dir),
+        charts=_figures(charts),
+        host_charts=_figures(host_charts(samples, frame, setting)),
+        samples=samples_said,
+        shared=any(one.shared for one in samples),
+        chart_style=style(),
+        chart_script=script(),
+        code=_code(manifest),
+        began=_clock_words(manifest),
+        rate=_rate(manifest, verdict),
+        files=run_files(run_dir),
+        open_witnesses=OPEN_WITNESSES,
         summary=summary(verdict),
         marks=MARKS,
         availability=availability_text(verdict),
         several=several,
         anomalies=ANOMALIES,
         timeline=Markup(timeline(series, manifest.topic_partitions, around.faults, around.cluster, frame)),
-        witnesses=[_witness_view(one, around) for one in verdict.witnesses[:MOST_WITNESSES]],
-        further_witnesses=[_further_view(one, around) for one in verdict.further_witnesses[:MOST_WITNESSES]],
+        witnesses=witnesses,
+        further_witnesses=further,
         more_witnesses=sum(max(0, len(one) - MOST_WITNESSES) for one in (verdict.witnesses, verdict.further_witnesses)),
-        faults=[_fault_view(one, around.origin) for one in around.faults],
+        faults=[_fault_view(one, effect, around.origin) for one, effect in zip(around.faults, effects, strict=True)],
         partitions=series["partitions"].to_pylist(),
         latency=_latency_view(series),
         changes=_changes(around.cluster, around.origin),
@@ -116,8 +154,16 @@ def _seconds(value: float) -> str:
     return duration(value * 1e9)
 
 
-def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
+def _shown(witnesses: Sequence[Any]) -> Sequence[Any]:
+    return witnesses[:MOST_WITNESSES]
+
+
+def _witness_view(witness: Witness, around: Surroundings, number: int) -> dict[str, Any]:
+    ends = [one.invoked if one.completed is None else one.completed for one in witness.facts.operations]
+    moment = (max(ends) - around.origin) / 1e9 if ends else None
     return {
+        "id": f"witness-{number}",
+        "mark": _mark(moment, f"{witness.anomaly}: {witness.title}", f"#witness-{number}"),
         "witness": witness,
         "meaning": ANOMALIES[witness.anomaly].meaning,
         "diagram": Markup(witness_diagram(witness, around)),
@@ -130,15 +176,86 @@ def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
+def _mark(moment: float | None, label: str, href: str) -> Mark | None:
+    return None if moment is None else Mark(moment, label, href, "anomaly")
+
+
+def _further_view(told: ToldFurther, around: Surroundings, number: int) -> dict[str, Any]:
     plugin = told.facts.plugin
     meaning = ANOMALIES[told.anomaly].meaning if plugin is None else plugin.meaning
-    return {"told": told, "meaning": meaning, "diagram": Markup(draw_facts(told.facts, around))}
+    return {
+        "id": f"proof-{number}",
+        "mark": _mark(_last_moment(told), f"{told.anomaly}: {told.title}", f"#proof-{number}"),
+        "told": told,
+        "meaning": meaning,
+        "diagram": Markup(draw_facts(told.facts, around)),
+    }
 
 
-def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:
+def _last_moment(told: ToldFurther) -> float | None:
+    """Return the last time that its lines state of an operation; checks differ in what their facts hold."""
+    stated = [re.fullmatch(r"(-?\d+(?:\.\d+)?) s", one.time) for one in told.lines if one.subject not in OF_FAULTS]
+    return max((float(one[1]) for one in stated if one is not None), default=None)
+
+
+def _figures(charts: Mapping[str, Chart]) -> list[Markup]:
+    return [
+        figure(chart, f"chart-{name}", group=RUN, with_still=name not in ON_PAPER_ELSEWHERE)
+        for name, chart in charts.items()
+    ]
+
+
+def _host_samples(run_dir: Path, manifest: Manifest) -> tuple[list[HostSample], str]:
+    """Return the samples, and what is to be said of them: what could not be sampled, or why there are none."""
+    said = str(manifest.options.get(SAMPLES, ""))
+    try:
+        samples = read_host_samples(run_dir)
+    except IllFormedHistory as trouble:
+        return [], f"The samples of hosts cannot be read: {trouble}"
+    if samples:
+        return samples, said
+    return [], said or "no samples of hosts were recorded"
+
+
+def _time_of_day(manifest: Manifest) -> float | None:
+    """Return second 0 of the report in seconds since 1970."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(manifest.load_began).timestamp()
+    return None
+
+
+def _clock_words(manifest: Manifest) -> str:
+    """`2026-11-24 14:03:11 to 14:33:11 UTC`, or nothing."""
+    began = _time_of_day(manifest)
+    if began is None or manifest.load_started is None:
+        return ""
+    first = datetime.fromtimestamp(began, UTC)
+    if manifest.load_ended is None:
+        return f"{first:%Y-%m-%d %H:%M:%S} UTC"
+    last = datetime.fromtimestamp(began + (manifest.load_ended - manifest.load_started) / 1e9, UTC)
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC"
+
+
+def _code(manifest: Manifest) -> str:
+    """`8bf7102f01, with changes that were not committed`; empty if the commit is unknown."""
+    commit = manifest.versions.get("commit", "")
+    dirty = ", with changes that were not committed" if manifest.versions.get("dirty") == "yes" else ""
+    return f"{commit[:10]}{dirty}" if commit else ""
+
+
+def _rate(manifest: Manifest, verdict: Verdict) -> str:
+    """Return the acknowledged sends per second of the whole load."""
+    if manifest.load_started is None or manifest.load_ended is None or manifest.load_ended <= manifest.load_started:
+        return ""
+    seconds = (manifest.load_ended - manifest.load_started) / 1e9
+    return f"{grouped(round(verdict.coverage.acknowledged / seconds))}/s"
+
+
+def _fault_view(fault: FaultWindow, effect: FaultEffect, origin: int) -> dict[str, Any]:
     return {
         "fault": fault,
+        "effect": f"{MARKS[None]} {effect.told}" if effect.trouble is None else effect.told,
+        "beside": beside_words(effect),
         "from": "never" if fault.injected is None else clock(fault.injected, origin, 1),
         "to": "not healed" if fault.healed is None else clock(fault.healed, origin, 1),
         "took": _sign(fault.took, "took hold", "no evidence", "not observed"),

@@ -3,6 +3,7 @@
     tables/throughput.parquet     bucket, f, type, operations
     tables/latency.parquet        bucket, sends, p50, p99, p999, max (seconds, from the intended start)
     tables/latency_classes.parquet   latency class, the longest latency in it (ns), sends; over the whole run
+    tables/latency_by_time.parquet   bucket, latency class, sends: the heat map, and quantiles of any stretch of time
     tables/errors.parquet         bucket, f, error, operations
     tables/outages.parquet        topic, partition, start, end (seconds)
     tables/partitions.parquet     a row per topic-partition: counts, anomalies, longest outage, lag
@@ -29,7 +30,9 @@ from squall.results.history.segments import FUNCTIONS, TYPES
 
 TABLES_FOLDER: Final = "tables"
 LATENCY_CLASSES: Final = "latency_classes"
+LATENCY_BY_TIME: Final = "latency_by_time"
 MOST_BUCKETS: Final = 240
+MOST_SECONDS: Final = 1800
 BUCKET_SECONDS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3600)
 QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
@@ -38,9 +41,12 @@ _TYPE: Final = {code: name for name, code in TYPES.items()}
 
 
 def bucket_width(span_ns: int) -> int:
-    """Return the narrowest round width with which a run of this length has at most `MOST_BUCKETS` buckets."""
+    """Return the narrowest round width with which a run of this length has at most `MOST_BUCKETS` buckets.
+
+    It may have `MOST_SECONDS` of a second or more: faults last for seconds, in long runs as well.
+    """
     for seconds in BUCKET_SECONDS:
-        if span_ns <= MOST_BUCKETS * seconds * 1e9:
+        if span_ns <= (MOST_BUCKETS if seconds < 1 else MOST_SECONDS) * seconds * 1e9:
             return int(seconds * 1e9)
     return int(BUCKET_SECONDS[-1] * 1e9)
 
@@ -72,6 +78,7 @@ def series_of(results: Sequence[PartitionResult], counts: Counts, frame: Frame) 
             "throughput": _throughput(counts.throughput, frame),
             "latency": _latency(counts.latencies, frame),
             LATENCY_CLASSES: _latency_classes(counts.latencies),
+            LATENCY_BY_TIME: _latency_by_time(counts.latencies, frame),
             "errors": _errors(counts.errors, frame),
             "outages": _outages(results, frame),
             "partitions": _partitions(results, frame),
@@ -125,6 +132,14 @@ def _latency_classes(sent: Tally) -> pa.Table:
         "sends": sends,
     }
     return pa.table(columns, pa.schema([(name, pa.int64()) for name in columns]))
+
+
+def _latency_by_time(sent: Tally, frame: Frame) -> pa.Table:
+    keys, count = sent.arrays
+    bucket, classes = bucket_and_class(keys)
+    columns = {"second": bucket * frame.width / 1e9, "latency_class": classes.astype(np.int32), "sends": count}
+    types = {"second": pa.float64(), "latency_class": pa.int32(), "sends": pa.int64()}
+    return pa.table(columns, pa.schema(list(types.items())))
 
 
 def quantiles(histogram: Mapping[int, int]) -> dict[str, float]:

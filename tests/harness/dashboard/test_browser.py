@@ -105,7 +105,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     (place / "run").mkdir()
     (place / "run" / "report.html").write_text("<h1>report</h1><section id='witnesses'>offset 17</section>")
     broken.tables["runs"]["directory"] = [str(place / "run")]
-    broken.tables["anomalies"]["witness"] = [HOSTILE]
+    mended = next(one for one in entries if one.tables["runs"]["scenario"] == ["kill-follower"])
+    mended.tables["anomalies"]["witness"] = [HOSTILE]
     lake = Lake(place / "lake")
     lake.rebuild([*entries, *forge_nights(30)])
     build(lake, place / "pages", lambda line: None)
@@ -132,11 +133,16 @@ def test_a_red_cell_reaches_the_witness_in_two_steps(browser: Browser) -> None:
     browser.open("index.html")
     browser.one(".grid a.mark.invalid[href*='kill-leader.html#night=2026-11-24']").click()
     browser.until("return document.querySelector('#run.invalid .proof')")
-    assert HOSTILE in browser.one(".proof .line").text
-    assert browser.run("return window.broken === undefined && !document.querySelector('main img')")
+    assert browser.one(".proof .line").text.startswith("Witness lost_write: value 4·")
     browser.one("#run a.report").click()
     browser.until("return document.querySelector('#witnesses')")
     assert browser.run("return location.hash") == "#witnesses"
+
+
+def test_a_witness_is_text_whatever_it_says(browser: Browser) -> None:
+    browser.open("scenarios/kill-follower.html#run=forged-000001")
+    assert browser.one(".proof .line").text == f"Witness {HOSTILE}"
+    assert browser.run("return window.broken === undefined && !document.querySelector('main img')")
 
 
 def test_the_page_says_what_broke_at_its_top(browser: Browser) -> None:
@@ -331,7 +337,7 @@ def test_ten_thousand_runs_are_built_and_shown_in_time(browser: Browser, tmp_pat
 
 PICTURES = {
     "dashboard-tonight.png": ("index.html", (1180, 860)),
-    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 700)),
+    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 530)),
     "dashboard-scenario.png": ("scenarios/kill-broker.html", (1180, 860)),
     "dashboard-coverage.png": ("coverage.html", (1180, 470)),
 }

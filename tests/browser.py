@@ -1,0 +1,56 @@
+"""A headless Chromium for tests of pages: opened from disk, at a stated width, light or dark."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(not (CHROMIUM and CHROMEDRIVER), reason="needs chromium and chromedriver")
+"""`make test` installs them; a test that needs them says so by this mark."""
+
+
+@contextlib.contextmanager
+def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
+    """Start a browser, and end it."""
+    assert CHROMIUM and CHROMEDRIVER
+    options = Options()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    one = Chrome(options=options, service=Service(CHROMEDRIVER))
+    try:
+        resize(one, width, height)
+        yield one
+    finally:
+        one.quit()
+
+
+def resize(one: Chrome, width: int, height: int = 900) -> None:
+    """Give the window this size; narrow ones are phones."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    one.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def prefer(one: Chrome, scheme: str) -> None:
+    """Have the system prefer `light` or `dark`."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    one.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def open_page(one: Chrome, path: Path, anchor: str = "") -> None:
+    one.get(path.resolve().as_uri() + anchor)
+
+
+def complaints(one: Chrome) -> list[str]:
+    """Errors and warnings of the page's scripts, and what it failed to load."""
+    return [str(entry["message"]) for entry in one.get_log("browser")]
