@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -28,42 +26,32 @@ from squall.results.dashboard.build import build
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_lake import Planted, forge_runs
 from squall.results.synthetic.forge_nights import forge_nights
+from tests.browser import browser as chromium
+from tests.browser import complaints, needs_browser, open_page, prefer, resize
 
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-)  # fmt: skip
 PLANTED = Planted(
     broken_since=29, mended="kill-follower", mended_since=20, flaky="kill-clock", slower="kill-broker", slower_since=16
 )
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken=1'>"
 WIDE, PHONE = (1280, 900), (390, 844)
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("chromedriver") is None, reason="needs Chromium and chromedriver"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = [needs_browser, pytest.mark.xdist_group("browser")]
 
 
 class Browser:
     """Chromium with the pages of a folder."""
 
-    def __init__(self, folder: Path, profile: Path) -> None:
-        options = webdriver.ChromeOptions()
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    def __init__(self, driver: Chrome, folder: Path) -> None:
+        self.driver = driver
         self.folder = folder
 
     def open(self, page: str, size: tuple[int, int] = WIDE, *, dark: bool = False) -> None:
         """Open a page, and wait until its script is done."""
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        resize(self.driver, *size)
+        prefer(self.driver, "dark" if dark else "light")
         self.driver.get("about:blank")  # a change of the fragment alone would not load the page
-        self.driver.get(f"file://{self.folder}/{page}")
+        path, _, anchor = page.partition("#")
+        open_page(self.driver, self.folder / path, f"#{anchor}" if anchor else "")
         self.until("return document.documentElement.dataset.ready === '1'")
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -105,13 +93,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     (place / "run").mkdir()
     (place / "run" / "report.html").write_text("<h1>report</h1><section id='witnesses'>offset 17</section>")
     broken.tables["runs"]["directory"] = [str(place / "run")]
-    broken.tables["anomalies"]["witness"] = [HOSTILE]
+    mended = next(one for one in entries if one.tables["runs"]["scenario"] == ["kill-follower"])
+    mended.tables["anomalies"]["witness"] = [HOSTILE]
     lake = Lake(place / "lake")
     lake.rebuild([*entries, *forge_nights(30)])
     build(lake, place / "pages", lambda line: None)
-    found = Browser(place / "pages", place / "profile")
-    yield found
-    found.driver.quit()
+    with chromium(*WIDE) as driver:
+        yield Browser(driver, place / "pages")
 
 
 PAGES = ("index.html", "runs.html", "compare.html", "benchmarks.html", "simulation.html", "coverage.html",
@@ -120,11 +108,11 @@ PAGES = ("index.html", "runs.html", "compare.html", "benchmarks.html", "simulati
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_complains_or_scrolls_sideways_on_a_phone(browser: Browser, page: str) -> None:
-    browser.driver.get_log("browser")
+    complaints(browser.driver)  # of the page before
     browser.open(page, PHONE)
     assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
     assert browser.run("return document.querySelector('main').scrollWidth") <= PHONE[0]
-    assert not browser.driver.get_log("browser")
+    assert not complaints(browser.driver)
     assert browser.run("return window.broken === undefined")
 
 
@@ -132,11 +120,16 @@ def test_a_red_cell_reaches_the_witness_in_two_steps(browser: Browser) -> None:
     browser.open("index.html")
     browser.one(".grid a.mark.invalid[href*='kill-leader.html#night=2026-11-24']").click()
     browser.until("return document.querySelector('#run.invalid .proof')")
-    assert HOSTILE in browser.one(".proof .line").text
-    assert browser.run("return window.broken === undefined && !document.querySelector('main img')")
+    assert browser.one(".proof .line").text.startswith("Witness lost_write: value 4·")
     browser.one("#run a.report").click()
     browser.until("return document.querySelector('#witnesses')")
     assert browser.run("return location.hash") == "#witnesses"
+
+
+def test_a_witness_is_text_whatever_it_says(browser: Browser) -> None:
+    browser.open("scenarios/kill-follower.html#run=forged-000001")
+    assert browser.one(".proof .line").text == f"Witness {HOSTILE}"
+    assert browser.run("return window.broken === undefined && !document.querySelector('main img')")
 
 
 def test_the_page_says_what_broke_at_its_top(browser: Browser) -> None:
@@ -331,7 +324,7 @@ def test_ten_thousand_runs_are_built_and_shown_in_time(browser: Browser, tmp_pat
 
 PICTURES = {
     "dashboard-tonight.png": ("index.html", (1180, 860)),
-    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 700)),
+    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 530)),
     "dashboard-scenario.png": ("scenarios/kill-broker.html", (1180, 860)),
     "dashboard-coverage.png": ("coverage.html", (1180, 470)),
 }
