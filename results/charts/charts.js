@@ -123,24 +123,22 @@
     return Array.isArray(xs) ? xs : Array.from({ length: xs.count }, (_, n) => xs.from + n * xs.step);
   }
 
-  /* Indices to draw: of each pixel column the first, least, greatest and last. */
+  /* Indices to draw: of each column of pixels the least and the greatest, and gaps. */
   function thinned(xs, ys, from, to, columns, extent) {
-    if (to - from <= 2 * columns) return Array.from({ length: to - from }, (_, n) => from + n);
+    if (to - from <= columns) return Array.from({ length: to - from }, (_, n) => from + n);
     const chosen = [];
     const scale = columns / (extent[1] - extent[0]);
     for (let n = from; n < to;) {
       const column = Math.floor((xs[n] - extent[0]) * scale);
-      let least = n, most = n, last = n, gap = -1;
+      let least = n, most = n, gap = -1;
       for (; n < to && Math.floor((xs[n] - extent[0]) * scale) === column; n++) {
         if (ys[n] === null) { gap = n; continue; }
         if (ys[least] === null || ys[n] < ys[least]) least = n;
         if (ys[most] === null || ys[n] > ys[most]) most = n;
-        last = n;
       }
-      const first = chosen.length;
-      for (const one of [least, most, last, gap]) if (one >= 0 && !chosen.includes(one, first)) chosen.push(one);
-      const sorted = chosen.splice(first).sort((a, b) => a - b);
-      chosen.push(...sorted);
+      const among = least === most ? [least] : [Math.min(least, most), Math.max(least, most)];
+      if (gap >= 0 && !among.includes(gap)) among.push(gap);
+      chosen.push(...(gap >= 0 ? among.sort((a, b) => a - b) : among));
     }
     return chosen;
   }
@@ -452,7 +450,7 @@
           : among.length ? `M${among.map((at) => `${this.across(xs[at])} ${this.up(one.high[at])}`).join("L")}L${among.reverse().map((at) => `${this.across(xs[at])} ${this.up(one.low[at])}`).join("L")}Z` : "";
         into.append(element("path", { class: `${one.kind === "whisker" ? "chart-line" : "chart-area"} ${shade}`, d }));
       }
-      const drawn = this.order[one.x] ? thinned(xs, one.y, from, to, this.innerWidth, this.range) : xs.map((_, at) => at);
+      const drawn = this.order[one.x] ? thinned(xs, one.y, from, to, Math.floor(this.innerWidth / 2), this.range) : xs.map((_, at) => at);
       if (one.kind === "points" || one.kind === "whisker") {
         const d = drawn.filter((at) => one.y[at] !== null).map((at) => SHAPES[n % COLOURS](this.across(xs[at]), this.up(one.y[at]))).join("");
         into.append(element("path", { class: `chart-point ${shade}`, d }));
@@ -727,7 +725,7 @@
     }
   }
 
-  /* ---- begin: charts near the window at once, others when they come near */
+  /* ---- begin: one chart at a time, those near the window first, others when they come near */
 
   const mounted = new WeakMap();
 
@@ -736,11 +734,21 @@
     return mounted.get(figure);
   }
 
+  const waiting = [];
+
+  function mountNext() {
+    const figure = waiting.shift();
+    if (figure) mount(figure);
+    if (waiting.length) requestAnimationFrame(() => setTimeout(mountNext));
+  }
+
   function mountAll(root = document) {
     const near = new IntersectionObserver((entries) => {
+      const idle = !waiting.length;
       for (const entry of entries)
-        if (entry.isIntersecting) { near.unobserve(entry.target); mount(entry.target); }
-    }, { rootMargin: "600px 0px" });
+        if (entry.isIntersecting) { near.unobserve(entry.target); waiting.push(entry.target); }
+      if (idle && waiting.length) mountNext();
+    }, { rootMargin: "900px 0px" });
     for (const figure of root.querySelectorAll("figure.chart")) near.observe(figure);
   }
 

@@ -29,17 +29,16 @@ POSITION_DIGITS: Final = 3
 UNSAFE: Final = re.compile("[<>&\u2028\u2029]")
 
 
-def figure(chart: Chart, identity: str, *, group: str = "", with_still: bool = True) -> Markup:
-    """Return the chart as a `<figure>`; without a static picture if the page shows the same elsewhere on paper."""
+def figure(chart: Chart, identity: str, *, group: str = "") -> Markup:
+    """Return the chart as a `<figure>` with that id."""
     return Markup(
-        '<figure class="chart{live_only}" id="{identity}"{group}><figcaption>{title}</figcaption>{still}'
+        '<figure class="chart" id="{identity}"{group}><figcaption>{title}</figcaption>{still}'
         '<script type="application/json">{data}</script></figure>'
     ).format(
-        live_only="" if with_still else " chart-live-only",
         identity=identity,
         group=Markup(' data-group="{}"').format(group) if group else "",
         title=chart.title,
-        still=still(chart) if with_still else "",
+        still=still(chart),
         data=Markup(embedded(chart_data(chart))),
     )
 

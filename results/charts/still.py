@@ -15,8 +15,10 @@ from squall.results.charts.scale import position_written, ticks, written, x_exte
 
 WIDTH: Final = 720
 LEFT, RIGHT, TOP, BOTTOM = 62, 8, 16, 32
-COLUMNS: Final = 320
-"""Lines are thinned to the least and the greatest value in each of so many columns."""
+COLUMNS: Final = 300
+"""Lines are thinned to the least and the greatest value in each of so many columns; many lines, to half as many."""
+MANY: Final = 4
+HEAT_COLUMNS: Final = 150
 ROW_HEIGHT: Final = 14
 COLOURS: Final = 8
 SHADES: Final = 6
@@ -154,7 +156,7 @@ def _series(chart: Chart, one: Series, number: int, plane: Plane) -> Iterator[Ma
             edge = [(x, high) for x, _, high in stems] + [(x, low) for x, low, _ in reversed(stems)]
             yield Markup('<path class="chart-area {}" d="{}Z"/>').format(colour, _path(edge))
     if one.kind in ("line", "step", "area") and points:
-        thin = _thinned(points)
+        thin = _thinned(points, COLUMNS if len(chart.series) <= MANY else COLUMNS // 2)
         if one.kind == "area" and not one.low:
             base = plane.up(plane.y[0])
             closed = [(thin[0][0], base), *thin, (thin[-1][0], base)]
@@ -186,17 +188,16 @@ def _bars(chart: Chart, number: int, plane: Plane) -> Iterator[Markup]:
     yield Markup('<path class="chart-bar {}" d="{}"/>').format(f"chart-s{number % COLOURS}", "".join(path))
 
 
-def _thinned(points: Sequence[_Point]) -> list[_Point]:
-    """Keep the first, least, greatest and last point in each column."""
-    if len(points) <= 2 * COLUMNS:
+def _thinned(points: Sequence[_Point], most: int) -> list[_Point]:
+    """Keep the least and the greatest point in each of `most` columns."""
+    if len(points) <= 2 * most:
         return list(points)
     columns: dict[int, list[_Point]] = {}
     for point in points:
-        columns.setdefault(int((point[0] - LEFT) / (WIDTH - LEFT) * COLUMNS), []).append(point)
+        columns.setdefault(int((point[0] - LEFT) / (WIDTH - LEFT) * most), []).append(point)
     thin: list[_Point] = []
     for among in columns.values():
-        chosen = {among[0], min(among, key=lambda one: one[1]), max(among, key=lambda one: one[1]), among[-1]}
-        thin += sorted(chosen)
+        thin += sorted({min(among, key=lambda one: one[1]), max(among, key=lambda one: one[1])})
     return thin
 
 
@@ -238,14 +239,19 @@ def span_colours(chart: Chart) -> dict[str, int]:
 
 def _heat(heat: Heat, plane: Plane) -> Iterator[Markup]:
     """Draw the cells, those of one shade as one path."""
-    most = max(heat.counts, default=1)
-    paths: list[list[str]] = [[] for _ in range(SHADES)]
+    together = math.ceil((max(heat.columns, default=0) + 1) / HEAT_COLUMNS)
+    cells: dict[tuple[int, int], int] = {}
     for column, row, count in zip(heat.columns, heat.rows, heat.counts, strict=True):
-        left = plane.across(heat.start + heat.step * column)
-        right = plane.across(heat.start + heat.step * (column + 1))
+        cells[column // together, row] = cells.get((column // together, row), 0) + count
+    most = max(cells.values(), default=1)
+    paths: list[list[str]] = [[] for _ in range(SHADES)]
+    step = heat.step * together
+    wide = plane.across(plane.x[0] + step) - LEFT
+    for (column, row), count in cells.items():
         low, high = plane.up(heat.edges[row]), plane.up(heat.edges[row + 1])
         shade = min(SHADES - 1, int(SHADES * math.log1p(count) / math.log1p(most)))
-        paths[shade].append(f"M{left:.1f} {low:.1f}H{right:.1f}V{high:.1f}H{left:.1f}Z")
+        left = plane.across(heat.start + step * column)
+        paths[shade].append(f"M{left:.1f} {low:.1f}h{wide:.1f}v{high - low:.1f}h-{wide:.1f}z")
     for shade, path in enumerate(paths):
         if path:
             yield Markup('<path class="chart-heat" fill-opacity="{:.2f}" d="{}"/>').format(

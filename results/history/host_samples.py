@@ -7,8 +7,7 @@ part of it: no verdict depends on them, and runs recorded before there were any 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -94,16 +93,21 @@ def read_host_samples(run_dir: Path) -> list[HostSample]:
     return sorted(samples, key=lambda one: one.time)
 
 
-def thinned(samples: Sequence[HostSample], origin: int, width_ns: int) -> list[tuple[str, float, str, float]]:
+def thinned(
+    samples: Sequence[HostSample], origin: int, width_ns: int, names: Container[str] = METRICS
+) -> list[tuple[str, float, str, float]]:
     """Return (host, second, metric, value) for stretches of `width_ns`: means, or the greatest value of quantiles."""
-    found: defaultdict[tuple[str, int, str], list[float]] = defaultdict(list)
+    found: dict[tuple[str, int, str], tuple[int, float, float]] = {}
     for one in samples:
         stretch = (one.time - origin) // width_ns
         for name, value in one.values.items():
-            found[one.host, stretch, name].append(value)
+            if name in names:
+                key = one.host, stretch, name
+                count, total, greatest = found.get(key, (0, 0.0, value))
+                found[key] = count + 1, total + value, max(greatest, value)
     return [
-        (host, stretch * width_ns / 1e9, name, max(values) if _is_worst(name) else sum(values) / len(values))
-        for (host, stretch, name), values in sorted(found.items())
+        (host, stretch * width_ns / 1e9, name, greatest if _is_worst(name) else total / count)
+        for (host, stretch, name), (count, total, greatest) in sorted(found.items())
     ]
 
 

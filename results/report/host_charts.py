@@ -40,7 +40,7 @@ def host_charts(samples: Sequence[HostSample], frame: Frame, setting: Setting) -
         (tuple(one for one in METRICS if one not in own), seconds),
         (own, max(METRICS_SECONDS, seconds)),
     ):
-        values = _values(samples, frame, width, setting.end)
+        values = _values(samples, frame, width, setting.end, names)
         for name in names:
             hosts = values.get(name, {})
             if any(value for found in hosts.values() for value in found.values()):
@@ -49,11 +49,11 @@ def host_charts(samples: Sequence[HostSample], frame: Frame, setting: Setting) -
 
 
 def _values(
-    samples: Sequence[HostSample], frame: Frame, width: int, end: float
+    samples: Sequence[HostSample], frame: Frame, width: int, end: float, names: Sequence[str]
 ) -> dict[str, dict[str, dict[int, float]]]:
     """Return values by metric, host and number of the stretch, within the chart."""
     found: defaultdict[str, defaultdict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for host, second, name, value in thinned(samples, frame.start, width * 10**9):
+    for host, second, name, value in thinned(samples, frame.start, width * 10**9, names):
         if 0 <= second <= end:
             found[name][host][round(second / width)] = value
     return {name: dict(hosts) for name, hosts in found.items()}

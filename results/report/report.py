@@ -32,7 +32,6 @@ from squall.results.history.segments import ClusterObservation, FaultWindow
 from squall.results.history.whole_file import write_whole
 from squall.results.report.fault_effects import FaultEffect, beside_words, fault_effects
 from squall.results.report.host_charts import host_charts
-from squall.results.report.plots import timeline
 from squall.results.report.render import MARKS, availability_text, summary
 from squall.results.report.run_charts import run_charts, setting_of
 from squall.results.report.run_files import run_files
@@ -49,8 +48,6 @@ TEMPLATES: Final = Path(__file__).with_name("templates")
 MOST_WITNESSES: Final = 24
 OPEN_WITNESSES: Final = 3
 """Further ones are folded on the screen; on paper all are open."""
-ON_PAPER_ELSEWHERE: Final = frozenset({"throughput", "latency", "errors", "leaders"})
-"""Charts that the static timeline has as well."""
 RUN: Final = "run"
 """The group of the charts that zoom together: all of a report."""
 OF_FAULTS: Final = ("under fault", "after fault", "faults")
@@ -100,7 +97,7 @@ def render_report(
     further = [_further_view(one, around, number) for number, one in enumerate(_shown(verdict.further_witnesses), 1)]
     marks = [view["mark"] for view in (*witnesses, *further) if view["mark"] is not None]
     setting = setting_of(series, around.faults, frame, marks, _time_of_day(manifest))
-    charts = run_charts(series, manifest.topic_partitions, around.cluster, frame, setting)
+    charts = run_charts(series, around.faults, manifest.topic_partitions, around.cluster, frame, setting)
     samples, samples_said = _host_samples(run_dir, manifest)
     effects = fault_effects(around.faults, series, frame)
     return _template().render(
@@ -123,7 +120,6 @@ def render_report(
         availability=availability_text(verdict),
         several=several,
         anomalies=ANOMALIES,
-        timeline=Markup(timeline(series, manifest.topic_partitions, around.faults, around.cluster, frame)),
         witnesses=witnesses,
         further_witnesses=further,
         more_witnesses=sum(max(0, len(one) - MOST_WITNESSES) for one in (verdict.witnesses, verdict.further_witnesses)),
@@ -199,10 +195,7 @@ def _last_moment(told: ToldFurther) -> float | None:
 
 
 def _figures(charts: Mapping[str, Chart]) -> list[Markup]:
-    return [
-        figure(chart, f"chart-{name}", group=RUN, with_still=name not in ON_PAPER_ELSEWHERE)
-        for name, chart in charts.items()
-    ]
+    return [figure(chart, f"chart-{name}", group=RUN) for name, chart in charts.items()]
 
 
 def _host_samples(run_dir: Path, manifest: Manifest) -> tuple[list[HostSample], str]:

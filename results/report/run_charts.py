@@ -1,10 +1,11 @@
-"""Make the charts of a run from its series: throughput, latency, its heat map, errors, leaders and outages.
+"""Make the charts of a run from its series: faults, throughput, latency, its heat map, errors, leaders and outages.
 
 All have the time since the load began in common, the faults as bands, and a mark with a link for each witness.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,11 @@ from squall.results.charts.chart import Axis, Band, Chart, Heat, Mark, Span
 from squall.results.charts.chart import Series as Drawn
 from squall.results.checkers.kernels.series import Frame, class_edges
 from squall.results.history.segments import ClusterObservation, FaultWindow
-from squall.results.report.plots import MOST_BANDS, last_second
 from squall.results.report.tables import LATENCY_BY_TIME, Series
 
 MOST_ERRORS: Final = 6
+MOST_BANDS: Final = 40
+"""Topic-partitions that have a row each."""
 MOST_CELLS_ACROSS: Final = 300
 ROWS_PER_DECADE: Final = 12
 QUANTILES: Final = {"p50": "median", "p99": "p99", "p999": "p99.9", "max": "longest"}
@@ -48,15 +50,22 @@ def setting_of(
     series: Series, faults: Sequence[FaultWindow], frame: Frame, marks: Sequence[Mark], origin: float | None
 ) -> Setting:
     """Return it; `origin` is the time of day at second 0, in seconds since 1970, if that is known."""
-    end = last_second(series, faults, frame)
+    end = _last_second(series, faults, frame)
     bands = [_band(one, frame, end) for one in faults if one.injected is not None]
     return Setting(
         Axis("time since the load began", "time", origin=origin, start=0.0, end=end), tuple(bands), tuple(marks)
     )
 
 
+def _last_second(series: Series, faults: Sequence[FaultWindow], frame: Frame) -> float:
+    ends = [second + frame.width / 1e9 for second in series["throughput"]["second"].to_pylist()]
+    ends += [(one.healed - frame.start) / 1e9 for one in faults if one.healed is not None]
+    return max([*ends, frame.width / 1e9])
+
+
 def run_charts(
     series: Series,
+    faults: Sequence[FaultWindow],
     topic_partitions: Sequence[Where],
     cluster: Sequence[ClusterObservation],
     frame: Frame,
@@ -64,6 +73,7 @@ def run_charts(
 ) -> dict[str, Chart]:
     """Return the charts by their names, in the order in which they are shown."""
     charts = {
+        "faults": _faults(faults, frame, setting),
         "throughput": _throughput(series, frame, setting),
         "latency": _latency(series, frame, setting),
         "heat-map": _heat_map(series, frame, setting),
@@ -74,11 +84,41 @@ def run_charts(
 
 
 def _band(fault: FaultWindow, frame: Frame, end: float) -> Band:
-    assert fault.injected is not None
-    start = (fault.injected - frame.start) / 1e9
-    until = end if fault.healed is None else (fault.healed - frame.start) / 1e9
+    start, until = _held(fault, frame, end)
     said = fault.name if fault.took else f"{fault.name} (no evidence)"
     return Band(start, until, said, "fault" if fault.took else "doubtful")
+
+
+def _held(fault: FaultWindow, frame: Frame, end: float) -> tuple[float, float]:
+    """Return from when to when a fault held; one that was never healed lasts to the end."""
+    assert fault.injected is not None
+    return (fault.injected - frame.start) / 1e9, end if fault.healed is None else (fault.healed - frame.start) / 1e9
+
+
+def _faults(faults: Sequence[FaultWindow], frame: Frame, setting: Setting) -> Chart | None:
+    """A row for each kind of fault, and more where faults of a kind overlap; each fault by its targets."""
+    free: dict[str, float] = {}
+    spans = []
+    for fault in faults:
+        if fault.injected is None:
+            continue
+        start, until = _held(fault, frame, setting.end)
+        row = next(name for name in _names(fault.fault) if free.get(name, -math.inf) <= start)
+        free[row] = until
+        targets = ", ".join(fault.targets) or "cluster"
+        spans.append(Span(row, start, until, targets if fault.took else f"{targets} (no evidence)"))
+    rows = tuple(sorted(free))
+    return (
+        Chart("Faults", setting.x, Axis(""), (), setting.bands, setting.marks, rows=rows, spans=tuple(spans))
+        if rows
+        else None
+    )
+
+
+def _names(kind: str) -> Iterator[str]:
+    """`isolate`, `isolate, 2`, …"""
+    yield kind
+    yield from (f"{kind}, {number}" for number in itertools.count(2))
 
 
 def _throughput(series: Series, frame: Frame, setting: Setting) -> Chart:
