@@ -371,6 +371,9 @@ def why(
     processes: Annotated[
         int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
     ] = None,
+    any_failure: Annotated[
+        bool, typer.Option("--any", help="count any failure, not only one of the same name")
+    ] = False,
 ) -> int:
     """Find where in its run a failure was decided: its probability over time, by continuations with other seeds.
 
@@ -390,6 +393,7 @@ def why(
         budget=budget,
         out=out,
         processes=processes or os.cpu_count() or 1,
+        any_failure=any_failure,
     )
     return explain_seed(asked, console())
 

@@ -43,12 +43,16 @@ class _BeyondHorizon(BaseException):
 
 @dataclass(frozen=True)
 class Parent:
-    """A failing run. Times are virtual microseconds; `horizon` is None if continuations run to their end."""
+    """A failing run. Times are virtual microseconds; `horizon` is None if continuations run to their end.
+
+    `same` says which failures of continuations count.
+    """
 
     scenario: Scenario
     recipe: Recipe
     options: SimOptions
     broken: tuple[str, ...]
+    same: FailureSignature
     problem: str
     load_started: int
     ended: int
@@ -81,8 +85,8 @@ class _UntilHorizon(Witness):
         raise _BeyondHorizon
 
 
-def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions) -> Parent:
-    """Run the seed once. Raises NothingToExplain if it does not fail."""
+def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions, *, any_failure: bool = False) -> Parent:
+    """Run the seed once. With `any_failure`, all failures of continuations count. Raises NothingToExplain."""
     options = replace(options, kinds=recipe.kinds, continuations=recipe.continuations)
     with without_collector(), TemporaryDirectory(prefix="squall-why-") as directory:
         simulation = Simulation(scenario, recipe.seed, options, Path(directory))
@@ -95,7 +99,8 @@ def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions) -> Pare
                 raise NothingToExplain(f"seed {recipe.seed} is {verdict}: there is no failure to explain")
     grace = max(GRACE_US, (ended - started) // GRACE_SHARE)
     horizon = ended + grace if breach_ended_it else None
-    return Parent(scenario, recipe, options, broken, problem, started, ended, horizon)
+    same = FailureSignature(() if any_failure else broken)
+    return Parent(scenario, recipe, options, broken, same, problem, started, ended, horizon)
 
 
 def fails_alike(parent: Parent, recipe: Recipe) -> bool:
@@ -110,7 +115,7 @@ def fails_alike(parent: Parent, recipe: Recipe) -> bool:
         if not broken:
             verdict, broken, problem = judged(simulation)
             broken = broken if verdict == "invalid" else ()
-    return FailureSignature(parent.broken).of(Trial(broken, problem, simulation.ended_s()))
+    return parent.same.of(Trial(broken, problem, simulation.ended_s()))
 
 
 class Continuations:
