@@ -409,7 +409,7 @@
     }
     const acked = lastAt(acknowledged, now), last = acked < 0 ? null : acknowledged[acked];
     const held = faults.filter((one) => one.begin <= now && (one.end === null || one.end > now)).map((one) => `${one.kind} ${one.lanes.map((lane) => lanes[lane].name).join(", ")}`);
-    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}).` : "Nothing is acknowledged yet."} ${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}${lacks}`;
+    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}). ` : operations.length ? "Nothing is acknowledged yet. " : ""}${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}${lacks}`;
   }
 
   // --- moments: the few instants worth a visit ------------------------------------------------------------------
