@@ -421,10 +421,14 @@
       const last = moments[moments.length - 1];
       if (last && last.at === one.at && one.kind !== "breach") { if (one.loud && !last.loud) Object.assign(last, one); } else moments.push({ ...one });
     }
-  for (const frame of acknowledged.length ? frames : []) {
-    const found = lostAt(frame);
-    if (!found.lost.length || (found.where !== found.leader && !(data.broken && frame === data.ends))) continue;
-    moments.push({ at: frame, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" });
+  // A loss shows when a leader begins, a log is truncated, or a record is acknowledged that the leader does not have.
+  const CAN_LOSE = new Set(["leader", "leads", "follower", "truncate", "breach"]);
+  const losing = new Set(acknowledged.length ? entries.filter((one) => CAN_LOSE.has(one.kind)).map((one) => one.at) : []);
+  for (const one of acknowledged) { const leader = leaderAt(one.at); if (leader && wrong(leader.state, one)) losing.add(Math.max(one.at, data.begins)); }
+  for (const at of [...losing].sort((a, b) => a - b)) {
+    const found = lostAt(at);
+    if (!found.lost.length || (found.where !== found.leader && !(data.broken && at === data.ends))) continue;
+    moments.push({ at, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" });
     break;
   }
   moments.sort((a, b) => a.at - b.at);
