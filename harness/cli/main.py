@@ -364,7 +364,7 @@ def why(
     buggify: Annotated[str, typer.Option(metavar="NAMES", help="rare things that may happen; see squall buggify")] = "",
     continuations: Annotated[int, typer.Option(min=5, help="at most so many continuations of an instant")] = 50,
     instants: Annotated[int, typer.Option(min=6, help="continue from at most so many instants")] = 20,
-    budget: Annotated[str, typer.Option(metavar="TIME", help="stop after this time, with what is known by then")] = "10m",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="stop then, with what is known")] = "10m",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the picture (.svg) here, and the table (.txt) beside it")
     ] = None,

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.collector import without_collector
+from squall.harness.simulation.run.parallel import SEEDS_PER_WORKER
 from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, Simulation, judged, what_broke
 from squall.harness.simulation.run.witness import Witness
@@ -125,6 +126,7 @@ class Continuations:
         self.parent = parent
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None
+        self._handed_out = 0
 
     def __enter__(self) -> Continuations:
         if self._processes > 1:
@@ -147,6 +149,7 @@ class Continuations:
     def outcomes(self, requests: Sequence[Request]) -> Iterator[tuple[int, bool]]:
         """Yield the place of each request and its outcome, as they come in."""
         recipes = [self.parent.continued(request.at, request.number) for request in requests]
+        self._renew_workers(len(recipes))
         if self._pool is None:
             yield from ((place, fails_alike(self.parent, recipe)) for place, recipe in enumerate(recipes))
             return
@@ -157,3 +160,10 @@ class Continuations:
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from ((places[future], future.result()) for future in done)
+
+    def _renew_workers(self, more: int) -> None:
+        """Replace workers that have run many continuations: Python never returns some of their memory."""
+        if self._pool is not None and self._handed_out > self._processes * SEEDS_PER_WORKER:
+            self._pool.shutdown()
+            self._pool, self._handed_out = pool_of_workers(self._processes), 0
+        self._handed_out += more
