@@ -448,13 +448,16 @@ def why(
     buggify: Annotated[str, typer.Option(metavar="NAMES", help="rare things that may happen; see squall buggify")] = "",
     continuations: Annotated[int, typer.Option(min=5, help="at most so many continuations of an instant")] = 50,
     instants: Annotated[int, typer.Option(min=6, help="continue from at most so many instants")] = 20,
-    budget: Annotated[str, typer.Option(metavar="TIME", help="begin no continuation after this time")] = "10m",
+    budget: Annotated[str, typer.Option(metavar="TIME", help="stop then, with what is known")] = "10m",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the picture (.svg) here, and the table (.txt) beside it")
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
     ] = None,
+    any_failure: Annotated[
+        bool, typer.Option("--any", help="count any failure, not only one of the same name")
+    ] = False,
 ) -> int:
     """Find where in its run a failure was decided: its probability over time, by continuations with other seeds.
 
@@ -474,6 +477,7 @@ def why(
         budget=budget,
         out=out,
         processes=processes or os.cpu_count() or 1,
+        any_failure=any_failure,
     )
     return explain_seed(asked, console())
 

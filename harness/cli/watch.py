@@ -18,6 +18,7 @@ from squall.harness.simulation.run.run import SimOptions
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.nemesis.core.durations import parse_seconds
+from squall.results.checkers.common.text import several
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.manifest import Manifest
 from squall.results.verdict.verdict import EXIT_CODES
@@ -64,10 +65,11 @@ def watch(asked: WatchOptions, console: Console) -> int:
     path = asked.out or free_name(Path(f"watch-{name}.html"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
+    steps, operations = several(len(watched.steps), "step"), several(len(watched.operations), "operation")
     messages = "not recorded" if watched.messages is None else f"{len(watched.messages):,}"
     for label, words in (
         ("watch", f"{watched.log}: {watched.broken or 'nothing broke'}"),
-        ("shows", f"{len(watched.steps):,} steps, {len(watched.operations):,} operations, messages: {messages}"),
+        ("shows", f"{steps}, {operations}, messages: {messages}"),
         ("page", f"{shown_path(path)}, {len(page.encode()) / 1e6:.1f} MB; open it in a browser"),
     ):
         console.print(f"{label:<11}{words}", markup=False, highlight=False)

@@ -45,6 +45,7 @@ class WhyOptions:
     budget: str = "10m"
     out: Path | None = None
     processes: int = 1
+    any_failure: bool = False
 
 
 def why(asked: WhyOptions, console: Console) -> int:
@@ -60,7 +61,7 @@ def why(asked: WhyOptions, console: Console) -> int:
     options = SimOptions(swarm=asked.swarm, mutants=asked.mutants, said=said, buggify=asked.buggify)
     began = time.monotonic()
     try:
-        parent = find_parent(scenario, recipe, options)
+        parent = find_parent(scenario, recipe, options, any_failure=asked.any_failure)
     except NothingToExplain as nothing:
         console.print(f"{'nothing':<11}{nothing}", markup=False)
         return NOTHING_EXIT_STATUS

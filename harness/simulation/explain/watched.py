@@ -75,15 +75,35 @@ class WatchTracer(Tracer):
     def _keep(self, before: int, fields: Fields) -> None:
         """Turn what the other tracer has just put into words into steps."""
         for one in self.happenings[before:]:
-            named = NUMBERS.get(one.kind, ()) if fields.get("topic") is not None else ()
-            numbers = tuple(int(str(fields[name])) for name in named)
-            step = Step(one.at, one.lane, one.kind, one.text, numbers)
+            step = Step(one.at, one.lane, one.kind, one.text)
+            if fields.get("topic") is not None:
+                step = replace(step, numbers=_whole(fields, *NUMBERS.get(one.kind, ())))
+            elif self.log == METADATA_LOG:
+                step = self._of_quorum(step, fields)
+            numbers = step.numbers
             for part in self._by_epoch(step) if one.kind == "append" and numbers else (step,):
                 self.steps.append(part)
                 if part.kind in STATE:
                     self._states[part.lane] = self._states.get(part.lane, LogState()).after(part)
             if one.kind in ("append", "leader"):
                 self._epochs.clear()
+
+    def _of_quorum(self, step: Step, fields: Fields) -> Step:
+        """Return a step of the metadata log with the numbers that the same step of another log has."""
+        state = self._states.get(step.lane, LogState())
+        match step.kind:
+            case "append":
+                return replace(step, numbers=_whole(fields, *NUMBERS["append"]))
+            case "high_watermark":
+                offset, epoch = _whole(fields, "offset", "epoch")
+                return replace(step, numbers=(offset, max(state.end, offset), epoch))
+            case "truncate":
+                return replace(step, numbers=(*_whole(fields, "end", "was"), state.high_watermark))
+            case "state" if fields["role"] == "leader":
+                return replace(step, kind="leads", numbers=_whole(fields, "epoch"))
+            case "state":
+                return replace(step, kind="yields")
+        return step
 
     def _by_epoch(self, step: Step) -> Iterator[Step]:
         """Yield an append as one step for each epoch: a follower may fetch batches of several, and traces the last.
@@ -136,6 +156,10 @@ def watch_seed(scenario: Scenario, seed: int, options: SimOptions, log: tuple[st
     return part_of(whole, 0, trace.ended) if trace.ended > 0 else whole
 
 
+def _whole(fields: Fields, *names: str) -> tuple[int, ...]:
+    return tuple(int(str(fields[name])) for name in names)
+
+
 def refuse_unknown_log(log: tuple[str, int], topics: dict[str, int]) -> None:
     """Raise UsageError for a topic-partition that the run does not have."""
     if log != METADATA_LOG and not 0 <= log[1] < topics.get(log[0], 0):
@@ -149,7 +173,7 @@ def _first_log(scenario: Scenario) -> tuple[str, int]:
 
 def _notes(log: tuple[str, int]) -> tuple[str, ...]:
     if log == METADATA_LOG:
-        return ("The problem names no topic-partition, so this is the metadata log: its events, without its records.",)
+        return ("The problem names no topic-partition, so this is the metadata log.",)
     return ()
 
 

@@ -80,9 +80,14 @@ def table(found: Explanation) -> list[str]:
     return lines
 
 
+def failure_name(parent: Parent) -> str:
+    """Return the name of what counts as the same failure."""
+    return " or ".join(parent.same.names) or "any failure"
+
+
 def same_failure(parent: Parent) -> str:
     """Say what counts as the same failure."""
-    names = " or ".join(parent.broken)
+    names = failure_name(parent)
     if parent.horizon is None:
         return f"{names} by the end of the run"
     return (
@@ -94,7 +99,7 @@ def findability_of(found: Explanation) -> str:
     """Say how many clean seeds it takes, by the continuations from the start of the world."""
     start = found.instants[0]
     seen, runs = (start.failed, start.runs) if start.failed else (1, start.runs + 1)
-    return findability_words(" or ".join(found.parent.broken), seen, runs)
+    return findability_words(failure_name(found.parent), seen, runs)
 
 
 def findability_words(name: str, seen: int, runs: int) -> str:

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.collector import without_collector
+from squall.harness.simulation.run.parallel import SEEDS_PER_WORKER
 from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, Simulation, judged, what_broke
 from squall.harness.simulation.run.witness import Witness
@@ -43,12 +44,16 @@ class _BeyondHorizon(BaseException):
 
 @dataclass(frozen=True)
 class Parent:
-    """A failing run. Times are virtual microseconds; `horizon` is None if continuations run to their end."""
+    """A failing run. Times are virtual microseconds; `horizon` is None if continuations run to their end.
+
+    `same` says which failures of continuations count.
+    """
 
     scenario: Scenario
     recipe: Recipe
     options: SimOptions
     broken: tuple[str, ...]
+    same: FailureSignature
     problem: str
     load_started: int
     ended: int
@@ -81,8 +86,8 @@ class _UntilHorizon(Witness):
         raise _BeyondHorizon
 
 
-def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions) -> Parent:
-    """Run the seed once. Raises NothingToExplain if it does not fail."""
+def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions, *, any_failure: bool = False) -> Parent:
+    """Run the seed once. With `any_failure`, all failures of continuations count. Raises NothingToExplain."""
     options = replace(options, kinds=recipe.kinds, continuations=recipe.continuations)
     with without_collector(), TemporaryDirectory(prefix="squall-why-") as directory:
         simulation = Simulation(scenario, recipe.seed, options, Path(directory))
@@ -95,7 +100,8 @@ def find_parent(scenario: Scenario, recipe: Recipe, options: SimOptions) -> Pare
                 raise NothingToExplain(f"seed {recipe.seed} is {verdict}: there is no failure to explain")
     grace = max(GRACE_US, (ended - started) // GRACE_SHARE)
     horizon = ended + grace if breach_ended_it else None
-    return Parent(scenario, recipe, options, broken, problem, started, ended, horizon)
+    same = FailureSignature(() if any_failure else broken)
+    return Parent(scenario, recipe, options, broken, same, problem, started, ended, horizon)
 
 
 def fails_alike(parent: Parent, recipe: Recipe) -> bool:
@@ -110,7 +116,7 @@ def fails_alike(parent: Parent, recipe: Recipe) -> bool:
         if not broken:
             verdict, broken, problem = judged(simulation)
             broken = broken if verdict == "invalid" else ()
-    return FailureSignature(parent.broken).of(Trial(broken, problem, simulation.ended_s()))
+    return parent.same.of(Trial(broken, problem, simulation.ended_s()))
 
 
 class Continuations:
@@ -120,6 +126,7 @@ class Continuations:
         self.parent = parent
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None
+        self._handed_out = 0
 
     def __enter__(self) -> Continuations:
         if self._processes > 1:
@@ -142,6 +149,7 @@ class Continuations:
     def outcomes(self, requests: Sequence[Request]) -> Iterator[tuple[int, bool]]:
         """Yield the place of each request and its outcome, as they come in."""
         recipes = [self.parent.continued(request.at, request.number) for request in requests]
+        self._renew_workers(len(recipes))
         if self._pool is None:
             yield from ((place, fails_alike(self.parent, recipe)) for place, recipe in enumerate(recipes))
             return
@@ -152,3 +160,10 @@ class Continuations:
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from ((places[future], future.result()) for future in done)
+
+    def _renew_workers(self, more: int) -> None:
+        """Replace workers that have run many continuations: Python never returns some of their memory."""
+        if self._pool is not None and self._handed_out > self._processes * SEEDS_PER_WORKER:
+            self._pool.shutdown()
+            self._pool, self._handed_out = pool_of_workers(self._processes), 0
+        self._handed_out += more

@@ -409,7 +409,7 @@
     }
     const acked = lastAt(acknowledged, now), last = acked < 0 ? null : acknowledged[acked];
     const held = faults.filter((one) => one.begin <= now && (one.end === null || one.end > now)).map((one) => `${one.kind} ${one.lanes.map((lane) => lanes[lane].name).join(", ")}`);
-    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}).` : "Nothing is acknowledged yet."} ${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}${lacks}`;
+    box.textContent = `${leader ? `${leader.name} leads epoch ${leader.state.epoch}` : "Nobody is known to lead"}. ${last ? `Last acknowledged: offset ${last.offset} (${last.value}). ` : operations.length ? "Nothing is acknowledged yet. " : ""}${held.length ? `Under fault: ${held.join("; ")}.` : "No fault holds."}${lacks}`;
   }
 
   // --- moments: the few instants worth a visit ------------------------------------------------------------------
@@ -421,10 +421,14 @@
       const last = moments[moments.length - 1];
       if (last && last.at === one.at && one.kind !== "breach") { if (one.loud && !last.loud) Object.assign(last, one); } else moments.push({ ...one });
     }
-  for (const frame of acknowledged.length ? frames : []) {
-    const found = lostAt(frame);
-    if (!found.lost.length || (found.where !== found.leader && !(data.broken && frame === data.ends))) continue;
-    moments.push({ at: frame, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" });
+  // A loss shows when a leader begins, a log is truncated, or a record is acknowledged that the leader does not have.
+  const CAN_LOSE = new Set(["leader", "leads", "follower", "truncate", "breach"]);
+  const losing = new Set(acknowledged.length ? entries.filter((one) => CAN_LOSE.has(one.kind)).map((one) => one.at) : []);
+  for (const one of acknowledged) { const leader = leaderAt(one.at); if (leader && wrong(leader.state, one)) losing.add(Math.max(one.at, data.begins)); }
+  for (const at of [...losing].sort((a, b) => a - b)) {
+    const found = lostAt(at);
+    if (!found.lost.length || (found.where !== found.leader && !(data.broken && at === data.ends))) continue;
+    moments.push({ at, who: "", words: "first acknowledged record missing", loud: true, kind: "loss" });
     break;
   }
   moments.sort((a, b) => a.at - b.at);

@@ -12,13 +12,15 @@ from rich.console import Console
 
 import squall.harness.cli.simulate as command
 from squall.harness.cli.shrink import first_of_each_kind, free_name, refuse_what_cannot_be_listed
-from squall.harness.cli.simulate import simulate, tenths, told
+from squall.harness.cli.simulate import simulate, summary, tenths, told
 from squall.harness.distributed.calls import Ended
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import load_suite
 from squall.harness.simulation.run.run import SimOptions, SimResult
+from squall.harness.simulation.why.account import findability_words
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.results.lake.store import Lake
+from squall.results.trends.findability import Findability
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 
@@ -42,6 +44,15 @@ def test_a_failing_seed_is_told_with_its_circumstances_and_no_fault_twice() -> N
     failed = SimResult(4, "invalid", "", broken=("ACK",), problem="it is gone", witness=told_first, faults=(fault,))
     lines = told(failed, "some", SimOptions()).splitlines()
     assert lines[1:4] == ["  it is gone", "    leader  b1", f"    {fault}"] and lines.count(f"    {fault}") == 1
+
+
+def test_a_summary_says_how_many_clean_seeds_a_fix_of_each_failure_needs() -> None:
+    failed = [SimResult(seed, "invalid", "", broken=("ACK",)) for seed in range(2)]
+    valid = [SimResult(seed, "valid", "") for seed in range(2, 60)]
+    (line,) = [line for line in summary([*failed, *valid]).splitlines() if line.startswith("findable")]
+    assert line == f"findable   {findability_words('ACK', 2, 60)}"
+    assert f"after {Findability(2, 60).clean_runs_needed()} clean seeds" in line
+    assert "findable" not in summary(valid) and "findable" not in summary(failed[:1])
 
 
 def test_a_mutant_that_is_not_registered_is_refused_with_the_nearest_name() -> None:

@@ -108,18 +108,33 @@ def test_a_page_of_a_long_run_stays_below_its_bound() -> None:
     assert data_of(page)["states"], "what the log held before is kept"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_says_which_record_is_lost_and_runs_no_markup(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page_of(WATCHED))
+def shown_by_a_browser(page: str, directory: Path, position: str = "") -> str:
+    """The page's elements after its script has run, without the texts of its scripts."""
+    (directory / "page.html").write_text(page)
     assert CHROMIUM is not None
     shown = subprocess.run(
         [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-            "--virtual-time-budget=1000", "--dump-dom", (tmp_path / "page.html").as_uri(),
+            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'profile'}",
+            "--virtual-time-budget=1000", "--dump-dom", (directory / "page.html").as_uri() + position,
         ],
         capture_output=True, text=True, timeout=120, check=True,
     ).stdout  # fmt: skip
+    return re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_says_which_record_is_lost_and_runs_no_markup(tmp_path: Path) -> None:
+    shown = shown_by_a_browser(page_of(WATCHED), tmp_path)
     assert 'data-ready="yes"' in shown
     assert "Lost: offset 0 (0·0) was acknowledged at 0.0003 s and is not at the leader" in shown
     assert "<img" not in shown
     assert "first acknowledged record missing" in shown
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_an_address_opens_the_page_at_its_instant_with_messages(tmp_path: Path) -> None:
+    shown = shown_by_a_browser(page_of(WATCHED), tmp_path, "#t=0.0003&messages")
+    assert "b1 leads epoch 0" in shown and "✕ Lost" not in shown
+    assert shown.count('class="message') == 2
+    without = shown_by_a_browser(page_of(replace(WATCHED, messages=None)), tmp_path, "#t=0.0003&messages")
+    assert 'class="message' not in without and 'id="messages"' not in without

@@ -13,10 +13,11 @@ from rich.console import Console
 
 from squall.harness.cli.watch import WatchOptions, watch
 from squall.harness.errors import UsageError
-from squall.harness.simulation.explain.traced import trace_of
-from squall.harness.simulation.explain.watched import watch_seed
+from squall.harness.simulation.explain.traced import WatchedNetwork, trace_of
+from squall.harness.simulation.explain.watched import WatchTracer, watch_seed
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.results.history.history import HISTORY_FILE
 from squall.results.history.manifest import Manifest
 from squall.results.watch.model import Watched, states_at
@@ -64,6 +65,28 @@ def test_steps_and_messages_are_those_of_the_trace_in_words(watched: Watched) ->
     assert {(step.at, step.lane, step.text) for step in watched.steps} <= told
     assert watched.messages is not None and len(watched.messages) == len(trace.messages)
     assert watched.broken == trace.problem.partition("\n")[0]
+
+
+def test_the_metadata_log_has_roles_ends_and_high_watermarks_too() -> None:
+    scenario, _ = find_scenario("lagging-voter")
+    watched = watch_seed(scenario, 1, SimOptions(mutants=("vote-ignores-log",)))
+    states = states_at(watched.steps, watched.ends + 1, watched.states)
+    assert watched.log == "__cluster_metadata-0" and watched.operations == ()
+    assert (states["c2"].role, states["c2"].epoch) == ("leader", 2)
+    assert states["c2"].end < states["c1"].high_watermark == states["c1"].end
+    assert not states["c3"].up
+
+
+def test_appends_of_several_epochs_are_told_apart() -> None:
+    tracer = WatchTracer(("events", 0))
+    tracer.watch(SimWorld(ClusterShape(), seed=1, topics={"events": 1}, network=WatchedNetwork))
+    place: dict[str, object] = {"broker": 2, "topic": "events", "partition": 0}
+    tracer.traced("epoch", {"log": "events-0", "epoch": 0, "start": 0})
+    tracer.traced("epoch", {"log": "events-0", "epoch": 3, "start": 5})
+    tracer.traced("append", {**place, "first": 0, "last": 9, "epoch": 3})
+    tracer.traced("epoch", {"log": "events-0", "epoch": 4, "start": 12})
+    tracer.traced("append", {**place, "first": 10, "last": 14, "epoch": 4})
+    assert [step.numbers for step in tracer.steps] == [(0, 4, 0), (5, 9, 3), (10, 11, 3), (12, 14, 4)]
 
 
 def test_a_seed_becomes_a_page(tmp_path: Path) -> None:

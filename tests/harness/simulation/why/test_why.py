@@ -16,6 +16,7 @@ from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, Simulation, what_broke
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.witness import Witness
+from squall.harness.simulation.shrink.shrink import FailureSignature
 from squall.harness.simulation.why.continuations import Parent, fails_alike, find_parent
 from squall.harness.simulation.world.world import SimWorld
 
@@ -123,7 +124,9 @@ def test_a_continuation_ends_at_its_horizon(parent: Parent) -> None:
 
 
 def test_another_failure_is_not_the_same(parent: Parent) -> None:
-    assert not fails_alike(replace(parent, broken=("LIVENESS",)), parent.continued(parent.ended, 0))
+    recipe = parent.continued(parent.ended, 0)
+    assert not fails_alike(replace(parent, same=FailureSignature(("LIVENESS",))), recipe)
+    assert fails_alike(replace(parent, same=FailureSignature()), recipe)
 
 
 def test_a_seed_that_does_not_fail_has_exit_status_2(tmp_path: Path) -> None:
