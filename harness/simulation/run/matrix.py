@@ -97,7 +97,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("vote-ignores-log", "QC-07", "lagging-voter", "ELECT", "HWM"),
     mutant("hw-counts-old-epoch", "QC-16", "figure8-metadata", "HWM", "ELECT"),
     mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "DURABLE", "ELECT", "HWM"),
-    mutant("vote-not-persisted", "QC-08", "split-vote-crash", "ELECT"),
+    mutant("vote-not-persisted", "QC-08", "split-vote-crash", "QC-08", "ELECT"),
     mutant(
         "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"
     ),
@@ -110,7 +110,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("follower-ends-kept", "DP-06", "returning-leader", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("duplicate-acked-early", "DP-08", "repeated-batch", "ACK", "lost_write"),
     mutant("older-metadata-applied", "MD-04", "late-metadata", "ISR", "ELECT", "ACK", "lost_write"),
-    mutant("session-additions-ignored", "DP-04", "leader-kill-loop", "LIVENESS"),
+    mutant("session-additions-ignored", "DP-04", "leader-kill-loop", "DP-04", "LIVENESS"),
     mutant("clean-mark-before-flush", "FD-03", "interrupted-stop", "ISR", "ELECT", "ACK", "EP-04", "lost_write"),
     mutant("parked-writes-repeated", "MD-09", "parked-writes", "MD-09"),
     mutant("switch-raises-no-epoch", "EL-03", "unaware-leader", "ISR", "ELECT", "ACK", "lost_write"),

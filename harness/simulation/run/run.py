@@ -77,7 +77,7 @@ from squall.workloads.workload import connector_of, workload_of
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
 CALM_SECONDS = 3.0
-"""How long a drawn world goes on, whole and without clients: requests that are never answered come to light."""
+"""How long a swarm goes on, whole and without clients: requests that are never answered come to light."""
 MIN_ACKNOWLEDGED = 100
 REQUIRED = "REQUIRED"
 """The name of the breach if a required availability of the scenario does not hold."""
@@ -346,7 +346,7 @@ class Simulation:
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
         self.observer.became_whole(world.kernel.now)
         await self._final_reads()
-        if scenario.swarm == WORLDS:
+        if self.swarming:
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
         if self.traces is not None:

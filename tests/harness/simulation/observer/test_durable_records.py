@@ -1,4 +1,4 @@
-"""DURABLE as the observer asserts it: hand-made breaches, what is legal, and nodes with the bug (QC-08, QC-20)."""
+"""DURABLE as the observer asserts it: hand-made breaches and what is legal (QC-20)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from squall.harness.simulation.observer import catalogue
-from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.harness.simulation.run.run import simulate
-from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.storage.log import Log
 from tests.harness.simulation.observer.observed import Cluster, HandMadeProcess
 
 
@@ -117,28 +112,3 @@ def test_the_quorum_epoch_survives_a_power_loss() -> None:
 
     with pytest.raises(InvariantBroken, match=r"^DURABLE: b2 comes back in quorum epoch 2, and was in epoch 3 before"):
         quorum_returns(earlier)
-
-
-# -- nodes with the bug -------------------------------------------------------------------------------------------
-
-
-SYNCED_WORLD = 25
-"""A seed whose world has brokers that sync every record before they answer for it, and power losses."""
-
-
-def test_only_this_rule_sees_that_nodes_do_not_sync_what_they_call_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    worlds, _ = find_scenario("worlds")
-    healthy = simulate(worlds, SYNCED_WORLD)
-    assert healthy.verdict == "valid" and healthy.counts["fault power-loss-broker"] >= 1
-    synced = Log.flush
-
-    def pretends(self: Log) -> int:
-        if "__cluster_metadata" in self.directory:
-            return synced(self)
-        self.durable_offset = self.end_offset
-        return self.durable_offset
-
-    monkeypatch.setattr(Log, "flush", pretends)
-    assert simulate(worlds, SYNCED_WORLD).broken == ("DURABLE",)
-    monkeypatch.setattr(catalogue, "RULES", tuple(one for one in catalogue.RULES if one is not DurableRecords))
-    assert "DURABLE" not in simulate(worlds, SYNCED_WORLD).broken

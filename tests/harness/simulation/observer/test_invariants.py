@@ -501,6 +501,19 @@ def test_hwm_breaks_when_committed_metadata_is_cut_off() -> None:
         cluster.observer.look(cluster.processes["b1"])  # type: ignore[arg-type]
 
 
+def test_hwm_breaks_when_the_metadata_log_ends_below_what_is_committed() -> None:
+    """Also if the record was appended, committed and cut off in one turn."""
+    cluster = Cluster()
+    raft = cluster.processes["b2"].raft
+    raft.high_watermark = raft.end_offset
+    cluster.observer.event("high_watermark", node=2)
+    cluster.observer.look(cluster.processes["b2"])  # type: ignore[arg-type]
+    raft.high_watermark += 1
+    cluster.observer.event("high_watermark", node=2)
+    with breaks("HWM", "knows that records up to"):
+        cluster.observer.look(cluster.processes["b2"])  # type: ignore[arg-type]
+
+
 def test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew() -> None:
     cluster = Cluster()
     process = cluster.processes["b1"]

@@ -6,9 +6,6 @@ import pytest
 
 from squall.harness.simulation.observer.rules.leader_epochs import check_epochs
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.harness.simulation.run.run import simulate
-from squall.harness.simulation.run.scenarios import find_scenario
-from squall.nodes.storage.epochs import LeaderEpochCache
 from tests.harness.simulation.observer.observed import Cluster, HandMadeEpochs, HandMadeLog, batch
 
 
@@ -55,15 +52,3 @@ def test_dp_13_breaks_when_a_batch_has_another_epoch(
 ) -> None:
     with pytest.raises(InvariantBroken, match=rf"^DP-13: .* at offset {offset}, .* says epoch {known}:"):
         examine(*entries)
-
-
-def test_nodes_whose_cache_loses_its_last_epoch_break_dp_13(monkeypatch: pytest.MonkeyPatch) -> None:
-    truncate = LeaderEpochCache.truncate_from_end
-
-    def one_too_many(self: LeaderEpochCache, end_offset: int) -> None:
-        truncate(self, end_offset)
-        if len(self.entries) > 1:
-            truncate(self, self.entries[-1][1])
-
-    monkeypatch.setattr(LeaderEpochCache, "truncate_from_end", one_too_many)
-    assert simulate(find_scenario("two-hop-failover")[0], 1).broken == ("DP-13",)

@@ -1,0 +1,469 @@
+"""The proof of each rule of the observer: nodes with a defect that only this rule sees, and a legal near-miss.
+
+A rule that has never fired on wrong nodes is not known to work, and one that never sees anything first is not needed.
+So each rule has a *proof*: a documented mutant, or a defect that is put into the code of the nodes for one run; a
+scenario and a seed on which the rule names the breach; and a test of a legal state beside it. Two claims are held to by
+`test_proofs.py`: with the rule the run breaks by its name, and without the rule the observer sees nothing.
+
+Some rules name the moment at which a guarantee is broken, and the harm that follows breaks another rule. They say so in
+`later`: without the rule, the observer sees one of these, later in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.answered_requests import AnsweredRequests
+from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.deleted_records import DeletedRecords
+from squall.harness.simulation.observer.rules.durable_records import DurableRecords
+from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.final_logs import FinalLogs
+from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
+from squall.harness.simulation.observer.rules.listed_end import ListedEnd
+from squall.harness.simulation.observer.rules.log_bounds import LogBounds
+from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.producer_states import ProducerStates
+from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
+from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
+from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
+from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
+from squall.harness.simulation.observer.rules.refused_records import RefusedRecords
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.session_contents import SessionContents
+from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.broker.observer import MetadataObserver
+from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import PartitionData
+from squall.nodes.protocol.records import Record, build_batch, patch
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.elections import Elections
+from squall.nodes.raft.messages import Hint
+from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.replication import Fetcher
+from squall.nodes.raft.roles import Unattached
+from squall.nodes.replication.log_start import DeletionAnswer, LogStart
+from squall.nodes.replication.ports import OffsetAnswer
+from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.storage.epochs import LeaderEpochCache
+from squall.nodes.storage.log import Log
+
+Defect = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How a rule is known to work; see the module. `near_miss` is a test of this folder, `file::name`."""
+
+    rule: type[Rule]
+    name: str
+    defect: str | Defect
+    scenario: str
+    near_miss: str
+    seed: int = 1
+    later: tuple[str, ...] = ()
+
+    @property
+    def mutants(self) -> tuple[str, ...]:
+        return (self.defect,) if isinstance(self.defect, str) else ()
+
+    def put_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put the defect into the nodes' code, unless it is a mutant."""
+        if not isinstance(self.defect, str):
+            self.defect(monkeypatch)
+
+
+# -- defects that are not among the documented mutants ------------------------------------------------------------
+
+
+def names_another_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's responses name another voter as the leader of the epoch, now and then."""
+    hint = Core.hint
+    count = [0]
+
+    def wrong(self: Core) -> Hint:
+        right = hint(self)
+        count[0] += 1
+        if count[0] % 50 or right.leader_id is None:
+            return right
+        other = next(voter for voter in self.voters.latest.ids if voter != right.leader_id)
+        return Hint(right.epoch, other)
+
+    monkeypatch.setattr(Core, "hint", wrong)
+
+
+def votes_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter that has voted in an epoch votes for the next candidate, too."""
+
+    def grants(self: Elections, vote_request: Any) -> bool:
+        role, candidate = self._quorum.role, vote_request.candidate
+        if not isinstance(role, Unattached) or role.leader_id is not None or not self._covers(vote_request):
+            return False
+        if role.voted is not None and not role.voted.is_same_as(candidate):
+            quorum = self._quorum
+            quorum._enter(Unattached(quorum.epoch, candidate, role.election_at))
+            quorum._trace.event("vote", node=quorum.local.id, epoch=quorum.epoch, candidate=candidate.id)
+        return True
+
+    monkeypatch.setattr(Elections, "_grants", grants)
+
+
+def cuts_committed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of the quorum truncates its last batch now and then, committed or not, and fetches it again."""
+    take = Fetcher._take_records
+    count = [0]
+
+    def cuts(self: Fetcher, now: int, role: Any, fetch_response: Any) -> None:
+        take(self, now, role, fetch_response)
+        log = self._core.log
+        if self._core.high_watermark == log.end_offset > log.start_offset + 5:
+            count[0] += 1
+            if count[0] % 40 == 0:
+                log.truncate_diverged(log.last_epoch, log.end_offset - 1, high_watermark=0)
+
+    monkeypatch.setattr(Fetcher, "_take_records", cuts)
+
+
+def applies_idle_records_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker applies records that are not committed, of those that change nothing."""
+
+    def behind(self: MetadataObserver) -> bool:
+        return self._log.end_offset > self.next_offset
+
+    def committed(self: RaftReplica, from_offset: int) -> Any:
+        def changes_nothing(batch: CommittedBatch) -> bool:
+            return all(len(value) <= 4 for value in batch.values)
+
+        for batch in self._core.log.batches(from_offset, self.end_offset):
+            if batch.next_offset > self.high_watermark and (self.config.votes or not changes_nothing(batch)):
+                return
+            yield batch
+
+    monkeypatch.setattr(MetadataObserver, "behind", property(behind))
+    monkeypatch.setattr(RaftReplica, "committed", committed)
+
+
+def a_cache_loses_its_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Truncation takes one epoch too many out of the leader epoch cache."""
+    truncate = LeaderEpochCache.truncate_from_end
+
+    def one_too_many(self: LeaderEpochCache, end_offset: int) -> None:
+        truncate(self, end_offset)
+        if len(self.entries) > 1:
+            truncate(self, self.entries[-1][1])
+
+    monkeypatch.setattr(LeaderEpochCache, "truncate_from_end", one_too_many)
+
+
+def lists_the_log_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest offset that ListOffsets reports is the log end."""
+
+    def list_offset(self: TopicPartitionReplica, timestamp: int, epoch: int, replica_id: int = -1) -> OffsetAnswer:
+        return OffsetAnswer(0, -1, self.end_offset, self.leader_epoch)
+
+    monkeypatch.setattr(TopicPartitionReplica, "list_offset", list_offset)
+
+
+def calls_durable_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic's log is called durable without an fsync."""
+    synced = Log.flush
+
+    def pretends(self: Log) -> int:
+        if "__cluster_metadata" in self.directory:
+            return synced(self)
+        self.durable_offset = self.end_offset
+        return self.durable_offset
+
+    monkeypatch.setattr(Log, "flush", pretends)
+
+
+def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some heartbeats are not answered; brokers send the next one after a time-out."""
+    settle = ServerRequest._settle
+
+    def forgets(self: ServerRequest, answer: Answer) -> None:
+        if self.api_key != ApiKey.BROKER_HEARTBEAT or self.received_at < 6_000_000 or self.correlation_id % 3:
+            settle(self, answer)
+
+    monkeypatch.setattr(ServerRequest, "_settle", forgets)
+
+
+def damages_what_followers_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then a follower is sent records with a wrong byte; its next fetch brings the right ones."""
+    part = Fetch._part
+    count = [0]
+
+    def damaged(self: Fetch, number: int, bounds: Any, records: Any) -> PartitionData:
+        count[0] += bool(self._context.is_follower and len(records))
+        if self._context.is_follower and len(records) and count[0] % 20 == 0:
+            changed = bytearray(records)
+            changed[-1] ^= 1
+            records = memoryview(changed)
+        return part(self, number, bounds, records)
+
+    monkeypatch.setattr(Fetch, "_part", damaged)
+
+
+def finds_old_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that creates the log of a topic created again finds a record of the former topic in it."""
+    claim = LogManager.claim
+
+    def found(self: LogManager, topic: Any, number: int, config: Any) -> Any:
+        log, high_watermark = claim(self, topic, number, config)
+        leads = topic.partitions[number].leader == self._config.node_id
+        if topic.name.startswith("side") and not leads and log.end_offset == 0:
+            old = bytearray(build_batch([Record(value=b"old")], timestamp=1_000))
+            patch(old, 0, 0)
+            log.append_as_follower(old)
+        return log, high_watermark
+
+    monkeypatch.setattr(LogManager, "claim", found)
+
+
+def deletes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DeleteRecords request is acknowledged, and the log begins where it did."""
+
+    def delete_before(self: LogStart, offset: int, high_watermark: int) -> DeletionAnswer:
+        wanted = high_watermark if offset == -1 else offset
+        self.acknowledged = wanted  # type: ignore[attr-defined]
+        return DeletionAnswer(0, wanted)
+
+    def low_watermark(self: LogStart, followers: Any, view: Any) -> int:
+        return int(getattr(self, "acknowledged", 0))
+
+    monkeypatch.setattr(LogStart, "delete_before", delete_before)
+    monkeypatch.setattr(LogStart, "low_watermark", low_watermark)
+
+
+def a_segment_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower loses a segment in the middle of its log, while it runs."""
+    append = Log.append_as_follower
+    lost: list[str] = []
+
+    def loses(self: Log, batches: Any) -> Any:
+        appended = append(self, batches)
+        if not lost and "events" in self.directory and len(self._segments) > 5:
+            lost.append(self.directory)
+            del self._segments._all[3]
+        return appended
+
+    monkeypatch.setattr(Log, "append_as_follower", loses)
+
+
+def believes_the_leaders_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower takes the leader's high watermark as it is, beyond the end of its log."""
+
+    def follow(self: TopicPartitionReplica, leader_high_watermark: int) -> None:
+        if leader_high_watermark != self.high_watermark:
+            self._set_high_watermark(max(leader_high_watermark, self.log.start_offset))
+
+    monkeypatch.setattr(TopicPartitionReplica, "_follow_high_watermark", follow)
+
+
+def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader never proposes to add a follower to the ISR."""
+    monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
+
+
+PROOFS: tuple[Proof, ...] = (
+    Proof(
+        PlausibleMessages,
+        "ELECT",
+        names_another_leader,
+        "two-hop-failover",
+        "test_invariants::test_a_voter_may_repeat_its_vote_and_vote_otherwise_in_the_next_epoch",
+    ),
+    Proof(
+        QuorumVotes,
+        "ELECT",
+        votes_for_every_candidate,
+        "split-vote-crash",
+        "test_invariants::test_a_voter_may_repeat_its_vote_and_vote_otherwise_in_the_next_epoch",
+    ),
+    Proof(
+        QuorumMemory,
+        "QC-08",
+        "vote-not-persisted",
+        "quorum-power-loss",
+        "test_quorum_memory::test_a_vote_that_is_remembered_is_sound",
+    ),
+    Proof(
+        DurableRecords,
+        "DURABLE",
+        calls_durable_what_is_not,
+        "worlds",
+        "test_durable_records::test_a_power_loss_may_take_what_is_not_durable_and_may_leave_it",
+        seed=25,
+    ),
+    Proof(
+        QuorumProgress,
+        "HWM",
+        cuts_committed_metadata,
+        "two-hop-failover",
+        "test_invariants::test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew",
+    ),
+    Proof(
+        QuorumCommitment,
+        "HWM",
+        "hw-counts-old-epoch",
+        "voter-crash-storm",
+        "test_invariants::test_a_healthy_course_breaks_nothing",
+    ),
+    Proof(
+        QuorumLeader,
+        "ELECT",
+        "vote-ignores-log",
+        "lagging-voter",
+        "test_invariants::test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew",
+        later=("ELECT",),
+    ),
+    Proof(
+        AppliedMetadata,
+        "MD-03",
+        applies_idle_records_early,
+        "two-hop-failover",
+        "test_invariants::test_an_image_that_skips_many_offsets_at_once_is_legal",
+    ),
+    Proof(
+        ControlledShutdown,
+        "CS-04",
+        "shutdown-granted-early",
+        "starved-shutdown",
+        "test_invariants::test_a_stopping_broker_is_free_once_all_active_brokers_know_leaders",
+    ),
+    Proof(
+        RefusedRecords,
+        "DP-17",
+        damages_what_followers_fetch,
+        "two-hop-failover",
+        "test_refused_records::test_a_refusal_in_the_turn_in_which_the_node_dies_says_nothing",
+    ),
+    Proof(
+        NewLogs,
+        "MD-05",
+        finds_old_records,
+        "control-plane",
+        "test_new_logs::test_a_leader_may_append_in_the_turn_in_which_it_is_created",
+    ),
+    Proof(
+        LogBounds,
+        "DP-07",
+        believes_the_leaders_high_watermark,
+        "worlds",
+        "test_invariants::test_what_lies_below_the_start_of_the_log_counts_no_more",
+        seed=3,
+    ),
+    Proof(
+        FollowerAppend,
+        "EP-04",
+        "stale-fetch-appended",
+        "late-fetch-answer",
+        "test_observed_followers::test_a_follower_may_append_an_earlier_leaders_record_the_leader_has",
+        later=("DP-04",),
+    ),
+    Proof(
+        PartitionLeader,
+        "ELECT",
+        "truncate-to-hw",
+        "two-hop-failover",
+        "test_invariants::test_an_unclean_election_that_the_topic_allows_is_a_declared_loss",
+        later=("ISR",),
+    ),
+    Proof(
+        CountedMembers,
+        "ISR",
+        "isr-expand-ignored",
+        "isr-limbo-expand",
+        "test_invariants::test_a_deposed_leader_may_count_a_member_that_was_reassigned_away",
+        later=("ISR",),
+    ),
+    Proof(
+        EligibleReplicas,
+        "ISR",
+        "hw-advances-under-min-isr",
+        "frozen-high-watermark",
+        "test_invariants::test_a_member_whose_new_incarnation_is_not_registered_yet_may_lack_records",
+        later=("ELECT",),
+    ),
+    Proof(
+        TruncatedEpochs,
+        "DP-13",
+        "epoch-cache-not-truncated",
+        "barren-epoch",
+        "test_observed_followers::test_a_log_that_was_cut_within_its_last_epoch_keeps_it",
+    ),
+    Proof(
+        LeaderEpochs,
+        "DP-13",
+        a_cache_loses_its_last_epoch,
+        "two-hop-failover",
+        "test_leader_epochs::test_epochs_without_batches_are_legal",
+    ),
+    Proof(
+        ProducerStates,
+        "DP-05",
+        "dedup-lost-on-failover",
+        "truncated-retry",
+        "test_producer_states::test_a_producer_that_was_silent_for_long_may_be_forgotten",
+    ),
+    Proof(
+        SessionContents,
+        "DP-04",
+        "session-additions-ignored",
+        "leader-kill-loop",
+        "test_session_contents::test_sides_at_different_epochs_may_differ",
+    ),
+    Proof(
+        ListedEnd,
+        "DP-15",
+        lists_the_log_end,
+        "end-offsets-after-failover",
+        "test_listed_end::test_an_end_listed_by_a_deposed_leader_before_a_declared_loss_is_legal",
+    ),
+    Proof(
+        DeletedRecords,
+        "DP-16",
+        deletes_no_records,
+        "worlds",
+        "test_deleted_records::test_a_poll_that_began_before_the_deletion_was_acknowledged_may_have_them",
+        seed=4,
+    ),
+    Proof(
+        FinalLogs,
+        "ACK",
+        a_segment_is_lost,
+        "worlds",
+        "test_invariants::test_a_replica_that_is_not_in_sync_may_lack_what_is_committed_after_healing",
+        seed=8,
+    ),
+    Proof(
+        RecoveredCluster,
+        "RECOVER",
+        lets_nobody_rejoin,
+        "two-hop-failover",
+        "test_recovery::test_what_was_whole_may_lose_a_member_again",
+    ),
+    Proof(
+        AnsweredRequests,
+        "ANSWER",
+        leaves_heartbeats_unanswered,
+        "worlds",
+        "test_answered_requests::test_a_fetch_may_wait_as_long_as_it_asks",
+        seed=105,
+    ),
+)

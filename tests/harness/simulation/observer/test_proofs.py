@@ -1,0 +1,81 @@
+"""Every rule of the observer has a proof: nodes with a defect that it sees, that no other sees, and a near-miss."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from squall.harness.simulation.observer import catalogue
+from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.run.scenarios import find_scenario
+from squall.nodes.mutants import MUTANTS
+from tests.harness.simulation.observer.proofs import PROOFS, Proof
+from tests.harness.simulation.observer.test_against_history import BROKEN
+
+HERE = Path(__file__).parent
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "simulation.md"
+BY_RULE = [pytest.param(proof, id=proof.rule.__name__) for proof in PROOFS]
+DEFECTS = [one for one in BY_RULE if not one.values[0].mutants]
+
+
+def run(proof: Proof) -> SimResult:
+    scenario, _ = find_scenario(proof.scenario)
+    return simulate(scenario, proof.seed, SimOptions(mutants=proof.mutants))
+
+
+def row_of(proof: Proof) -> str:
+    """The row of the table in docs/simulation.md."""
+    defect = proof.defect if isinstance(proof.defect, str) else (proof.defect.__doc__ or "").rstrip(".")
+    shown = f"mutant `{defect}`" if proof.mutants else defect[0].lower() + defect[1:]
+    later = ", ".join(proof.later) or "nothing"
+    return f"| `{proof.rule.__name__}` | {proof.name} | {shown} | `{proof.scenario}` {proof.seed} | {later} |"
+
+
+# -- the table is complete ----------------------------------------------------------------------------------------
+
+
+def test_every_rule_has_one_proof() -> None:
+    assert [proof.rule for proof in PROOFS] == list(catalogue.RULES)
+
+
+@pytest.mark.parametrize("proof", BY_RULE)
+def test_a_proof_names_an_invariant_a_defect_and_a_near_miss_that_exist(proof: Proof) -> None:
+    assert proof.name in BROKEN
+    assert set(proof.mutants) <= set(MUTANTS)
+    assert set(proof.later) <= set(BROKEN)
+    file, _, test = proof.near_miss.partition("::")
+    source = ast.parse((HERE / f"{file}.py").read_text(encoding="utf-8"))
+    assert test in {node.name for node in source.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("proof", BY_RULE)
+def test_the_page_on_simulation_shows_the_proof(proof: Proof) -> None:
+    assert f"\n{row_of(proof)}\n" in PAGE.read_text(encoding="utf-8")
+
+
+# -- the proofs hold ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("proof", DEFECTS)
+def test_the_rule_sees_the_defect(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documented mutants are in test_matrix.py."""
+    proof.put_in(monkeypatch)
+    assert run(proof).broken == (proof.name,)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("proof", BY_RULE)
+def test_without_the_rule_the_observer_sees_nothing_of_it_or_later(
+    proof: Proof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof.put_in(monkeypatch)
+    with_the_rule = run(proof)
+    assert with_the_rule.broken == (proof.name,), with_the_rule.problem
+    monkeypatch.setattr(catalogue, "RULES", tuple(one for one in catalogue.RULES if one is not proof.rule))
+    without = run(proof)
+    seen = set(without.broken) & set(BROKEN)
+    assert seen <= set(proof.later), without.problem
+    assert bool(seen) == bool(proof.later), "nothing else sees it: leave `later` out"
+    assert not seen or without.ended_s > with_the_rule.ended_s or without.problem != with_the_rule.problem
