@@ -72,8 +72,10 @@ def _figure_lines(changes: Sequence[FigureChange], everything: bool) -> list[str
     counted = Counter(one.label for one in changes)
     said = [f"{'figures':<11}{len(changes)}: " + ", ".join(f"{number} {label}" for label, number in counted.items())]
     if counted["too few runs"]:
-        few = f"{RUNS_TO_COMPARE} runs on each side are the fewest that can show a difference; a gate needs more"
-        said.append(f"{'':<11}{few}; name several nights (A..B) or run with more seeds")
+        said.append(
+            f"{'':<11}fewer than {RUNS_TO_COMPARE} runs on each side cannot show a difference, and a gate needs more:"
+        )
+        said.append(f"{'':<11}name several nights (A..B), or run with more seeds")
     quiet = ("no difference shown", "too few runs")
     shown = list(changes)
     if len(changes) > FEW_FIGURES and not everything:

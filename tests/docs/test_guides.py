@@ -24,6 +24,7 @@ NAMES = (
     "exploring-a-run.md",
     "lake.md",
     "trends.md",
+    "comparing-runs.md",
 )
 GUIDES = tuple(ROOT / "docs" / name for name in NAMES)
 

@@ -197,8 +197,9 @@ def _runs_of_lake(word: str, asked: Asked) -> list[Any]:
             if not ("/" in word or path.suffix):
                 try:
                     return _of_scenario(_runs_in(find_run(word, RUNS)), word, asked.scenario)
-                except NoSuchRun:
-                    pass  # it may be the id of a run in the lake
+                except NoSuchRun as missing:  # it may be the id of a run in the lake
+                    if not asked.lake.is_dir():
+                        raise UsageError(str(missing)) from None
             elif path.suffix == ".json" or not asked.lake.is_dir():
                 raise UsageError(f"{word}: no such file or directory")
         with opened(asked.lake, as_json=asked.as_json) as lake:

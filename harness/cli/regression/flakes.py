@@ -14,6 +14,7 @@ from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
 from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption, opened, parse_day
+from squall.results.checkers.common.text import several
 
 EXAMPLES: Final = (
     "Examples: squall flakes · squall flakes --since 30d --scenario pause · "
@@ -97,10 +98,8 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 def _lines(
     rates: Sequence[Any], quarantined: dict[str, Any], reasons: dict[str, str], *, everything: bool
 ) -> list[str]:
-    comparable = sum(one.runs for one in rates)
-    said = [
-        f"{'flakes':<11}{sum(one.flakes for one in rates)} in {comparable} comparable runs of {len(rates)} scenarios"
-    ]
+    comparable, number = sum(one.runs for one in rates), sum(one.flakes for one in rates)
+    said = [f"{'flakes':<11}{number} in {several(comparable, 'comparable run')} of {several(len(rates), 'scenario')}"]
     shown = [one for one in rates if everything or one.flakes or one.scenario in quarantined]
     for one in shown:
         rate = "too few comparable runs for a rate"
@@ -113,9 +112,7 @@ def _lines(
         if (entry := quarantined.get(one.scenario)) is not None:
             said.append(f"  in quarantine until {entry.until}, owner {entry.owner}: {entry.reason}")
     if not comparable:
-        said.append(
-            f"{'':<11}no two runs had the same scenario, schedule and commit: run a scenario twice with one seed"
-        )
+        said.append(f"{'':<11}no two runs had one scenario, schedule and commit: run a scenario twice with one seed")
     return said
 
 

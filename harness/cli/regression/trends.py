@@ -26,6 +26,8 @@ from squall.harness.yaml_source import suggestion
 
 FALSE_ALARMS: Final = 0.001
 """The largest probability of a false alarm, for one series and night."""
+BY_CHANCE: Final = "by chance about one in 50 series of 60 nights"
+"""How many change points noise alone makes, as measured (docs/trends.md)."""
 CHANGE_POINT, ALARM = "change point", "alarm"
 
 SINCE: Final = "180d"
@@ -142,7 +144,7 @@ class _Found:
         ]
         counted = Counter("environment" if one.cause == "environment" else _direction(one) for one in self.changes)
         words = ", ".join(f"{number} {name}" for name, number in sorted(counted.items()))
-        said.append(f"{'changes':<11}{len(self.changes)}" + (f": {words}" if words else ""))
+        said.append(f"{'changes':<11}{len(self.changes)}" + (f": {words}; {BY_CHANCE}" if words else ""))
         shown = [one for one in self.changes if everything or self.state(one) != "hidden"]
         shown.sort(key=lambda one: (one.night, one.scenario, one.metric.name), reverse=True)
         said += [self._line(one) for one in shown]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, timedelta
 from math import isnan
@@ -12,8 +12,9 @@ import pytest
 
 from squall.results.checkers.kernels.series import class_nanoseconds
 from squall.results.regression.measured_run import MeasuredRun
-from squall.results.regression.nights import NightSeries, changes_of, point_id, series_of
+from squall.results.regression.nights import NightChange, NightSeries, changes_of, point_id, series_of
 from tests.results.regression.forged_samples import run
+from tests.results.trends.forged_nights import REPETITIONS_A_NIGHT, figures
 
 FIRST = date(2026, 9, 26)
 STEP = 40
@@ -81,6 +82,35 @@ def test_nights_without_the_figure_are_none_and_the_previous_one_is_measured() -
 def test_equal_commits_on_both_nights_are_said() -> None:
     runs = [replace(one, commit="c" * 40) for one in nights(stepped)]
     assert changes_of(of_check(runs))[0].commits == "no commit between, cccccccccc on both nights"
+
+
+def with_real_noise(seed: int, series: int, factor: float) -> Iterator[tuple[int, list[NightChange]]]:
+    """Series of sixty nights with the noise of a real benchmark, a step on a night from the 31st on, and the alarms."""
+    rng = np.random.default_rng(seed)
+    for values in figures(rng, series, 60, REPETITIONS_A_NIGHT):
+        step = int(rng.integers(30, 58))
+        runs = [
+            run(f"{at}", night=night(at), started=night(at), figures={"check": value * (factor if at >= step else 1)})
+            for at, value in enumerate(values.tolist())
+        ]
+        yield step, [one for one in changes_of(of_check(runs)) if one.kind == "alarm"]
+
+
+SIZES = [30, pytest.param(200, marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("series", SIZES)
+def test_nine_of_ten_steps_of_a_tenth_raise_an_alarm_in_three_nights(series: int) -> None:
+    found = 0
+    for step, raised in with_real_noise(1, series, 1.1):
+        found += any(night(step) <= one.raised < night(step + 3) for one in raised)
+    assert found >= 0.9 * series
+
+
+@pytest.mark.parametrize("series", SIZES)
+def test_noise_raises_an_alarm_on_at_most_one_night_in_a_thousand(series: int) -> None:
+    raised = sum(len(some) for _, some in with_real_noise(2, series, 1.0))
+    assert raised <= 60 * series * 0.001 + 2 * (60 * series * 0.001) ** 0.5
 
 
 def test_latencies_of_a_night_are_added_up_and_never_averaged() -> None:

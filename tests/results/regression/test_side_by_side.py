@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from squall.results.regression.sample import Sample
 from squall.results.regression.side_by_side import NothingInCommon, SideBySide, compare_samples, decide
 from squall.results.trends.gate import Outcome
 from tests.results.regression.forged_samples import run, sample, unknown, violated
+from tests.results.trends.forged_nights import REPETITIONS_A_RUN
+from tests.results.trends.forged_nights import figures as real_figures
 
 RUNS = 12
 
@@ -131,3 +134,28 @@ def test_scenarios_of_one_side_are_noted() -> None:
 def test_p_values_are_adjusted_for_the_number_of_figures() -> None:
     one = {figure.metric.name: figure.comparison for figure in both(1.2).figures}["p99"]
     assert one.adjusted_p == pytest.approx(3 * one.p)
+
+
+def outcomes(seed: int, factor: float, pairs: int) -> Counter[str]:
+    """Of pairs of ten runs with real noise in three figures, the candidate's p99 multiplied by a factor."""
+    rng = np.random.default_rng(seed)
+    names = ("p50", "p99", "throughput")
+    found: Counter[str] = Counter()
+    for _ in range(pairs):
+        before, after = (real_figures(rng, len(names), 10, REPETITIONS_A_RUN) for _ in range(2))
+        after[1] *= factor
+        sides = [
+            sample(name, [dict(zip(names, one, strict=True)) for one in side.T.tolist()])
+            for name, side in (("a", before), ("b", after))
+        ]
+        found[outcome(compare_samples(*sides))] += 1
+    return found
+
+
+@pytest.mark.parametrize("pairs", [150, pytest.param(1_000, marks=pytest.mark.full)])
+def test_the_error_rates_hold_for_all_figures_together(pairs: int) -> None:
+    """At most 1 % of equal pairs fail by any figure, at most 5 % with one figure worse by the margin pass."""
+    equal, worse, tenth = (outcomes(seed, factor, pairs) for seed, factor in ((1, 1.0), (2, 1.05), (3, 1.1)))
+    assert equal["fail"] <= pairs * 0.01 + 2 * (pairs * 0.01 * 0.99) ** 0.5, equal
+    assert worse["pass"] <= pairs * 0.05, worse
+    assert tenth["fail"] >= 0.9 * pairs and tenth["pass"] == 0, tenth

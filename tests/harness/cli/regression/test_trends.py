@@ -14,6 +14,7 @@ from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_lake import Planted, forge_runs
 
 PLANTED = Planted(slower="kill-broker", slower_since=30, slower_by=1.3, flaky="kill-leader")
+SINCE = ("--since", "2026-01-01")
 STEP = "2026-11-15"
 """The thirtieth night after the first of forty nights that end on 2026-11-24, counted from zero."""
 
@@ -72,14 +73,14 @@ def test_a_decision_about_a_point_is_shown_and_a_hidden_one_is_not(
     ("words", "problem"),
     [
         (("trends", "--metric", "p98"), "--metric p98: is no figure of a run; did you mean"),
-        (("trends", "--scenario", "cat"), "--scenario cat: no run's scenario has a name"),
+        (("trends", "--scenario", "cat", *SINCE), "--scenario cat: no run's scenario has a name"),
         (("trends", "--since", "soon"), "--since soon: is neither a day nor an age"),
         (("trends", "--since", "2030-01-01"), "has no runs since 2030-01-01"),
         (("flakes", "--since", "2030-01-01"), "has no runs since 2030-01-01"),
-        (("flakes", "--scenario", "cat"), "--scenario cat: no run's scenario has a name"),
+        (("flakes", "--scenario", "cat", *SINCE), "--scenario cat: no run's scenario has a name"),
         (("flakes", "--quarantine", "no-such.yaml"), "no-such.yaml: no such file"),
         (("trends", "triage", "abcd1234", "--state", "green"), "--state green: is no state of a point"),
-        (("trends", "triage", "abcd1234", "--state", "fixed"), "abcd1234: there is no such point"),
+        (("trends", "triage", "abcd1234", "--state", "fixed", *SINCE), "abcd1234: there is no such point"),
     ],
 )
 def test_wrong_words_are_refused(
