@@ -164,7 +164,7 @@ def publish(
 
     if not is_url(url):
         raise UsageError(
-            f"{url}: is not a URL", remedy="name a file system, such as s3a://bucket/squall or file:///srv/lake"
+            f"{url}: is not a URL", remedy="name a file system, such as s3a://bucket/lake or file:///srv/lake"
         )
     found = open_lake(lake)
     with _spark(spark_master) as session:

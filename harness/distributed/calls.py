@@ -141,7 +141,7 @@ class _Watch:
     def __call__(self) -> None:
         there = self.executors()
         if there < self._most:
-            self.say(f"{several(self._most - there, 'executor')} of the cluster lost; what they began is done again")
+            self.say(f"{several(self._most - there, 'executor')} lost: what was unfinished there is done again")
         self._most = there
         if there:
             self._seen = self.clock()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.cli.bench import bar, figure, measure, names, result
+from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
+from squall.results.lake.store import Lake
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,12 @@ def test_the_module_of_measurements_is_no_benchmark() -> None:
 def test_a_size_is_refused_where_none_can_be_chosen() -> None:
     with pytest.raises(UsageError, match="--partitions=5"):
         measure("interpreter", partitions=5)
+
+
+def test_figures_are_added_to_the_lake_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = [Measurement("speed", 3.0, "1/s", must=2.0, samples=(2.5, 3.0, 3.5))]
+    monkeypatch.setattr("squall.harness.cli.bench.measure", lambda name, **sizes: figures)
+    assert status_of(["bench", "interpreter", "--lake", str(tmp_path / "lake")]) == 0
+    (row,) = Lake(tmp_path / "lake").table("benchmarks").to_pylist()
+    assert (row["benchmark"], row["figure"], row["samples"]) == ("interpreter", "speed", [2.5, 3.0, 3.5])
+    assert row["ended"] and row["passed"] and row["machine"]

@@ -6,16 +6,25 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+import squall.harness.cli.forge as command
 from squall.harness.cli.forge import MOST_IN_ONE_PIECE
 from squall.harness.cli.main import status_of
+from squall.harness.distributed.calls import Ended
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.history.history import History
 from squall.results.history.segments import SEGMENTS_FOLDER
+from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_catalogue import FAMILIES, LOG_PART, parts
+from squall.results.synthetic.forge_verify import CaseResult, Question, answered, joined
 
 
 def verdict_of(run: Path) -> dict[str, object]:
@@ -120,3 +129,56 @@ def test_bad_usage_is_told(
     assert status_of(["forge", *(places.get(one, one) for one in arguments)]) == 254
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+class FakeCalls:
+    """A cluster that carries calls out here, in another order, and loses some."""
+
+    def __init__(self, lost: tuple[int, ...] = ()) -> None:
+        self._lost = lost
+
+    def run(self, function: Any, common: Any, items: Sequence[Any]) -> Iterator[tuple[int, Ended]]:
+        for number in reversed(range(len(items))):
+            yield number, Ended(problem="it died") if number in self._lost else Ended(function(items[number]))
+
+
+def verified_on(fake: FakeCalls, monkeypatch: pytest.MonkeyPatch, lake: Path | None = None) -> tuple[int, list[str]]:
+    monkeypatch.setattr(command, "calls_on", lambda master, say: nullcontext(fake))
+    monkeypatch.setattr(command, "SEEDS_IN_A_CALL", 2)
+    return verified_with("spark://m:7077", lake)
+
+
+def verified_with(spark_master: str | None, lake: Path | None = None) -> tuple[int, list[str]]:
+    console = Console(record=True, width=200)
+    status = command.verify(
+        seeds=3, clean=5, kind="registers", processes=1, console=console, spark_master=spark_master, lake=lake
+    )
+    return status, console.export_text().splitlines()
+
+
+def test_a_cluster_verifies_cases_in_parts_and_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, there = verified_on(FakeCalls(), monkeypatch, tmp_path)
+    same, here = verified_with(None)
+    assert status == same == 0
+    assert sorted(there[:-1]) == sorted(here[:-1])
+    rows = Lake(tmp_path).table("campaigns").to_pylist()
+    assert {one["kind"] for one in rows} == {"forge"} and all(one["valid"] == one["seeds"] for one in rows)
+
+
+def test_a_case_of_which_a_part_is_lost_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, said = verified_on(FakeCalls(lost=(0,)), monkeypatch)
+    assert status == 2
+    assert any("read of a value nobody wrote, seeds from 0 on: it died" in line for line in said)
+    assert not any(line.startswith("✔") and "read of a value nobody wrote" in line for line in said)
+
+
+def test_a_question_is_the_sum_of_its_parts() -> None:
+    whole = Question("registers", FAMILIES["registers"].cases[0].name, 5)
+    parts_of_it = whole.parts(2)
+    assert [(one.first, one.seeds) for one in parts_of_it] == [(0, 2), (2, 2), (4, 1)]
+    assert joined([answered(one) for one in parts_of_it]) == answered(whole)
+    wrong = [
+        CaseResult("k", "c", "a", 2, 1, Counter({"x": 1}), 7),
+        CaseResult("k", "c", "a", 2, 1, Counter({"x": 1}), 3),
+    ]
+    assert joined(wrong) == CaseResult("k", "c", "a", 4, 2, Counter({"x": 2}), 3)

@@ -133,7 +133,7 @@ def test_lost_workers_are_reported_and_their_absence_ends_the_job() -> None:
     watch()
     there[0] = 1
     watch()
-    assert said == ["1 executor of the cluster lost; what they began is done again"]
+    assert said == ["1 executor lost: what was unfinished there is done again"]
     there[0] = 0
     watch()
     now[0] = ALONE_SECONDS + 1

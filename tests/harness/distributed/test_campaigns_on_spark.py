@@ -82,6 +82,7 @@ def test_a_cluster_of_two_workers_gives_the_same_traces_seed_by_seed(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_a_failing_seed_is_shrunk_on_an_executor(squall: CommandLine, tmp_path: Path) -> None:
     asked = ("two-hop-failover", "--seed", "2", "--mutant", "truncate-to-hw")
     said = squall("simulate", *asked, "--spark-master", LOCAL, "--shrink", "--lake", "lake")
@@ -95,6 +96,7 @@ def test_a_failing_seed_is_shrunk_on_an_executor(squall: CommandLine, tmp_path: 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_mutants_and_forged_histories_are_verified_on_a_cluster(
     squall: CommandLine, cluster: StandaloneCluster
 ) -> None:
@@ -107,20 +109,22 @@ def test_mutants_and_forged_histories_are_verified_on_a_cluster(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_seeds_of_a_lost_worker_are_run_again(squall: CommandLine, tmp_path: Path, cluster: StandaloneCluster) -> None:
     words = ("simulate", "barren-epoch", "--seeds", "100", "--spark-master", cluster.master)
     running = squall.start(*words)
     said = tmp_path / "said.txt"
-    wait_until(lambda: "20 of 100 seeds" in said.read_text() or running.poll() is not None, said.read_text, 200)
+    wait_until(lambda: "10 of 100 seeds" in said.read_text() or running.poll() is not None, said.read_text, 200)
     executors = [one for one in psutil.process_iter(["cmdline"]) if EXECUTOR in (one.info["cmdline"] or [])]
     own = [one for one in executors if str(cluster.folder) in one.cwd()]
     own[0].kill()
-    assert running.wait(250) == 0, said.read_text()
-    assert "1 executor of the cluster lost" in said.read_text()
+    assert running.wait(600) == 0, said.read_text()
+    assert "1 executor lost: " in said.read_text()
     assert "seeds      100: 100 valid" in said.read_text()
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_an_interrupted_campaign_keeps_the_seeds_that_ended(squall: CommandLine, tmp_path: Path) -> None:
     running = squall.start("simulate", "barren-epoch", "--seeds", "100", "--spark-master", LOCAL, "--lake", "lake")
     said = tmp_path / "said.txt"

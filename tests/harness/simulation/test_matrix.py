@@ -6,14 +6,17 @@ test_scenarios.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from squall.harness.distributed.calls import Ended
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run import matrix
 from squall.harness.simulation.run.matrix import (
@@ -36,6 +39,7 @@ from squall.harness.simulation.run.run import REQUIRED, SimOptions, SimResult, s
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.mutants import MUTANTS
 from squall.results.checkers.anomalies import ANOMALIES
+from squall.results.checkers.engine.cluster import SparkTrouble
 
 WITNESSES = Path(__file__).parent / "witnesses"
 RENEW = "squall mutants --verify --seeds 1 --witnesses tests/harness/simulation/witnesses --mutant"
@@ -184,6 +188,27 @@ def test_an_interrupted_matrix_counts_the_seeds_that_ended_with_their_twin(monke
         )
     assert "1/1" in said.getvalue()
     assert "interrupted: 3 of 6 runs ended" in said.getvalue()
+
+
+def test_a_cluster_that_gives_up_leaves_no_mutant_verified_that_did_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(function: object, common: object, tasks: Sequence[Any]) -> Iterator[tuple[int, Ended]]:
+        yield 0, Ended(SimResult(1, "invalid", "", broken=chosen_trials(["torn-tail-accepted"])[0].expected))
+        yield 1, Ended(problem="its interpreter on w1 was killed by SIGKILL")
+        raise SparkTrouble("no executor")
+
+    recorded: list[tuple[list[TrialResult], bool]] = []
+    status = verify(
+        seeds=2,
+        first_seed=1,
+        names=("torn-tail-accepted",),
+        processes=1,
+        console=Console(quiet=True),
+        calls=SimpleNamespace(run=some),  # type: ignore[arg-type]
+        record=lambda matrix, ended: recorded.append((matrix.rows(), ended)),
+    )
+    ((row,), ended) = recorded[0]
+    assert status != 0 and not ended
+    assert (row.seeds, row.caught, row.twin_valid) == (1, 1, 0), "a twin without a result is not valid"
 
 
 def test_a_trial_fails_if_the_twin_is_invalid_once_and_says_how_to_repeat() -> None:
