@@ -19,7 +19,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isinf
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,8 +147,7 @@ class ProcessRunner:
         words += [] if cluster.lab is None else ["--lab", cluster.lab]
         words += ["--in-process"] if one.in_process else []
         words += [] if one.spark_master is None else ["--spark-master", one.spark_master]
-        if one.wait is not None:
-            words += ["--wait"] if isinf(one.wait) else ["--wait", str(one.wait)]
+        words += [] if one.wait is None else ["--wait", str(one.wait)]
         return words
 
 
