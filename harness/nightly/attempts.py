@@ -19,7 +19,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isinf
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,7 +117,7 @@ class ProcessRunner:
                 env={**os.environ, **self.settings.environment, "SQUALL_SEED": str(item.seed)},
                 cwd=self.settings.cwd or None,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(_die_with, os.getpid()),
             )
         return ProcessAttempt(item, process, log, result)
 
@@ -148,8 +148,7 @@ class ProcessRunner:
         words += [] if cluster.lab is None else ["--lab", cluster.lab]
         words += ["--in-process"] if one.in_process else []
         words += [] if one.spark_master is None else ["--spark-master", one.spark_master]
-        if one.wait is not None:
-            words += ["--wait"] if isinf(one.wait) else ["--wait", str(one.wait)]
+        words += [] if one.wait is None else ["--wait", str(one.wait)]
         return words
 
 
@@ -197,6 +196,8 @@ def last_line(log: Path) -> str:
 _C: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent() -> None:
+def _die_with(night: int) -> None:
     """Have the kernel end this process when the night dies: an attempt that nobody waits for must not use hosts."""
     _C.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != night:  # it died before this was set
+        os._exit(1)

@@ -50,7 +50,7 @@ from squall.harness.nightly.results.night_report import NightView
 from squall.harness.nightly.results.trimming import trim
 from squall.harness.scenario.inventory import load_inventory
 from squall.results.history.whole_file import write_whole
-from squall.results.trends.quarantine import QuarantineEntry, quarantine_of
+from squall.results.trends.quarantine import Quarantine, quarantine_of
 
 INVENTORY, FOREIGN = "inventory.yaml", "provisioned.json"
 BOOT_SECONDS: Final = 300.0
@@ -238,7 +238,9 @@ class Night:
         self.directory = directory
         self.options = options
         self.say = say
-        self.file, _ = load_night(options.suite)
+        self.file, suites = load_night(options.suite)
+        items, impossible = items_of(self.file, suites, seed=options.seed, world=options.world or self.file.world)
+        self.names = {one.name for one in items} | {name for name, _ in impossible}
         self.hooks = options.hooks(self.file)
         self.price = options.budget(self.file, False).price_per_hour
         self.outputs = Outputs(directory, self.hooks, None if options.junit is None else Path(options.junit))
@@ -279,17 +281,15 @@ class Night:
             return self._tell_end(view)
 
     def _status(self, state: NightState) -> int:
-        quarantine = quarantine_of(self._entries(), self._names(state), datetime.now(UTC).date())
+        quarantine = self._quarantine()
         return state.status(lambda name, ending: quarantine.excuses(name, ending), quarantine.problems)  # type: ignore[arg-type]
 
-    def _entries(self) -> list[QuarantineEntry]:
-        return self.file.entries()
-
-    def _names(self, state: NightState) -> set[str]:
-        return {one.item.name for one in state.plan.chosen} | {one.item.name for one in state.plan.left_out}
+    def _quarantine(self) -> Quarantine:
+        """Return the quarantine of today. Items of other shards exist as well."""
+        return quarantine_of(self.file.entries(), self.names, datetime.now(UTC).date())
 
     def _view(self, state: NightState, status: int | None) -> NightView:
-        quarantine = quarantine_of(self._entries(), self._names(state), datetime.now(UTC).date())
+        quarantine = self._quarantine()
         excused = frozenset(
             one.item.id
             for one in state.items.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -24,6 +25,9 @@ EXAMPLES = (
     "squall nightly night.yaml --shard 1/3 --provision ./up.sh --teardown ./down.sh --price-per-hour 1.30 · "
     "squall nightly --resume"
 )
+
+FOREVER_S = 1e7
+"""`--wait` without a number; JSON has no infinity."""
 
 JunitOption = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="write JUnit XML to this file, too")]
 
@@ -113,6 +117,7 @@ def nightly(
         raise UsageError("--clusters names the places; leave out --inventory and --lab")
     if shard is not None:
         parse_shard(shard)
+    patience = seconds_to_wait(wait)
     names = tuple(clusters.split(",")) if clusters else (str(inventory.resolve()),) if inventory is not None else ()
     clusters_of(names, Path.cwd())
     options = NightOptions(
@@ -141,7 +146,7 @@ def nightly(
         runs=str(runs_dir.resolve()),
         lake=str(lake.resolve()),
         junit=None if junit is None else str(junit.resolve()),
-        wait=seconds_to_wait(wait),
+        wait=None if patience is None else min(patience, FOREVER_S),
         in_process=in_process,
         spark_master=spark_master,
         processes=processes,
@@ -204,7 +209,8 @@ def _resume(nights: Path, key: str | None, *, dry_run: bool) -> int:
     first = read_ledger(directory)[0]
     assert isinstance(first, Planned)
     options = msgspec.convert(first.options, NightOptions)
-    return Night(directory, options, _say).run(None)
+    with contextlib.chdir(options.directory):  # where its suites are named from
+        return Night(directory, options, _say).run(None)
 
 
 def _seconds(option: str, text: str | None) -> float | None:

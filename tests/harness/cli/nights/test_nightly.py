@@ -151,6 +151,10 @@ def test_a_flake_in_quarantine_does_not_fail_the_night_and_an_expired_entry_does
     assert status_of(["nightly", "night.yaml", "--nights", "a"]) == 0
     write_night(place, ["true", "exit 1"], quarantine=[entry])
     assert status_of(["nightly", "night.yaml", "--nights", "b"]) == 1
+    write_night(place, ["true", "exit 2"], quarantine=[entry])
+    for number in (1, 2):
+        words = ["--shard", f"{number}/2", "--nights", "shards"]
+        assert status_of(["nightly", "night.yaml", *words]) == 0, "an entry of another shard's item is no problem"
     write_night(place, ["true", "true"], quarantine=[{**entry, "until": "2020-01-01"}])
     assert status_of(["nightly", "night.yaml", "--nights", "c"]) == 2
 
