@@ -111,7 +111,7 @@ def _build(folder: Path, lake: Path, *, quiet: bool = False) -> None:
     try:
         built = build_pages(opened, folder, _say)
     except NotOurs as trouble:
-        raise UsageError(str(trouble), remedy="name a new folder, or one that squall dashboard built") from None
+        raise UsageError(str(trouble), remedy="name a new folder, or the folder of earlier pages") from None
     except LakeTrouble as trouble:
         raise UsageError(str(trouble)) from None
     if built.unchanged:

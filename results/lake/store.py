@@ -24,6 +24,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ KEYED: Final = ("runs", "campaigns", "benchmarks", "nights")
 """Every entry has rows in one of these."""
 MONTH_AFTER_DAYS: Final = 60
 """The days of a month are folded into one part when its last day is this long ago."""
+DRAFT_SECONDS: Final = 3600.0
+"""A draft of an entry that is older than this was left by a process that was killed."""
 ATTEMPTS: Final = 5
 """How often a reader begins again because another process has replaced the parts meanwhile."""
 
@@ -113,6 +116,7 @@ class Lake:
     def _compact(self, today: date) -> Compacted:
         for draft in self._folder.glob(f".{MANIFEST}.*"):
             draft.unlink(missing_ok=True)  # of a process that was killed: only who holds the lock writes one
+        self._remove_old_drafts()
         manifest = self._manifest()
         entries, bad = self._entries()
         changed = self._periods_of(manifest, [entry for _, entry in entries])
@@ -130,6 +134,13 @@ class Lake:
         for path, _ in entries:
             path.unlink(missing_ok=True)
         return Compacted(len(entries), len(changed), tuple(bad))
+
+    def _remove_old_drafts(self) -> None:
+        """Remove drafts of entries whose writers were killed."""
+        for draft in (self._folder / INCOMING).glob(".*.new"):
+            with contextlib.suppress(FileNotFoundError):  # it has just been completed
+                if time.time() - draft.stat().st_mtime > DRAFT_SECONDS:
+                    draft.unlink()
 
     def prune(self, *, before: date, keep_invalid: bool) -> int:
         """Remove the rows of everything that began before a day; return how many runs that were.

@@ -71,7 +71,7 @@ def test_run_prints_what_ended(
     run: Path, interrupted: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def carried_out(campaign: Campaign) -> int:
-        campaign.outcomes.append(Outcome("smoke", 1, "valid", Verdict.load(run), directory=run))
+        campaign.outcomes.append(Outcome("smoke", 1, "valid", Verdict.load(run), directory=str(run)))
         campaign.console.print("a line for people")
         if interrupted:
             raise KeyboardInterrupt
