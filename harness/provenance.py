@@ -38,6 +38,14 @@ def versions() -> dict[str, str]:
     }
 
 
+def version_line() -> str:
+    """Return the versions of Squall and Python, and the commit if this is a checkout."""
+    code = code_version(Path(__file__).resolve().parents[2])
+    commit = f", commit {code['commit'][:10]}" if code.get("commit") else ""
+    changed = " with changes" if code.get("dirty") == "yes" else ""
+    return f"squall {metadata.version('squall')}{commit}{changed}, Python {platform.python_version()}"
+
+
 def code_version(root: Path) -> dict[str, str]:
     """Return the commit of a checkout, and whether it has changes; nothing if it is none or git is missing."""
     if not (root / ".git").exists():

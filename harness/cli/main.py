@@ -49,7 +49,7 @@ from squall.harness.terminal.documents import JsonOption, print_document
 from squall.harness.terminal.help_text import with_examples
 from squall.harness.terminal.lock_options import WaitOption, WithWait, seconds_to_wait
 from squall.harness.terminal.terminal import finish, install
-from squall.harness.terminal.verbosity import verbosely, version_line, without_verbose
+from squall.harness.terminal.verbosity import verbosely, without_verbose
 
 if TYPE_CHECKING:
     from squall.harness.run.run import Hosts
@@ -809,11 +809,12 @@ def main() -> None:
 def status_of(arguments: list[str]) -> int:
     """Carry out a command line and return its exit status; all failures are reported on standard error."""
     arguments, verbose = without_verbose(arguments)
+    version = version_line() if verbose or arguments[:1] == ["--version"] else ""
     if arguments[:1] == ["--version"]:
-        typer.echo(version_line())
+        typer.echo(version)
         return 0
     try:
-        with verbosely(arguments) if verbose else contextlib.nullcontext():
+        with verbosely(arguments, version) if verbose else contextlib.nullcontext():
             result = app(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
         complain(str(wrong))
@@ -831,6 +832,13 @@ def status_of(arguments: list[str]) -> int:
             return USAGE_EXIT_STATUS
         return crashed()
     return result if isinstance(result, int) else 0
+
+
+def version_line() -> str:
+    """Return the versions of Squall and Python, and the commit."""
+    from squall.harness.run import provenance
+
+    return provenance.version_line()
 
 
 def crashed() -> int:

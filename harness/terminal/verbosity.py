@@ -6,7 +6,6 @@ The option may stand before or behind any command. It changes what is printed, a
 from __future__ import annotations
 
 import logging
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -34,14 +33,14 @@ def without_verbose(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 @contextmanager
-def verbosely(arguments: Sequence[str]) -> Iterator[None]:
-    """Log to standard error while a command runs."""
+def verbosely(arguments: Sequence[str], version: str) -> Iterator[None]:
+    """Log to standard error while a command runs, first its arguments and the version of Squall."""
     root, handler, level = logging.getLogger(), _StandardError(), logging.getLogger().level
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     began, processor = time.perf_counter(), time.process_time()
-    LOG.info("%s; in %s: squall %s", version_line(), Path.cwd(), " ".join(arguments))
+    LOG.info("%s; in %s: squall %s", version, Path.cwd(), " ".join(arguments))
     try:
         yield
     except BaseException:
@@ -52,16 +51,3 @@ def verbosely(arguments: Sequence[str]) -> Iterator[None]:
         LOG.info("%.2f s, %.2f s of processor time in this process", time.perf_counter() - began, spent)
         root.removeHandler(handler)
         root.setLevel(level)
-
-
-def version_line() -> str:
-    """Return the versions of Squall and Python, and the commit if this is a checkout."""
-    from importlib import metadata
-
-    from squall.harness.provenance import code_version
-
-    code = code_version(Path(__file__).resolve().parents[2])
-    commit = f", commit {code['commit'][:10]}" if code.get("commit") else ""
-    changed = " with changes" if code.get("dirty") == "yes" else ""
-    python = ".".join(map(str, sys.version_info[:3]))
-    return f"squall {metadata.version('squall')}{commit}{changed}, Python {python}"
