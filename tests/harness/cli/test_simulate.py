@@ -11,12 +11,18 @@ import pytest
 from rich.console import Console
 
 import squall.harness.cli.simulate as command
-from squall.harness.cli.shrink import first_of_each_kind, free_name, refuse_what_cannot_be_listed
+from squall.harness.cli.shrink import (
+    first_of_each_kind,
+    free_name,
+    refuse_what_cannot_be_listed,
+    shrink_first_failures,
+)
 from squall.harness.cli.simulate import simulate, summary, tenths, told
 from squall.harness.distributed.calls import Ended
 from squall.harness.errors import UsageError
-from squall.harness.scenario.suite import load_suite
+from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, SimResult
+from squall.harness.simulation.shrink.whole import ShrinkOutcome
 from squall.harness.simulation.why.account import findability_words
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.results.lake.store import Lake
@@ -149,3 +155,21 @@ def test_the_first_failing_seed_of_each_kind_is_shrunk() -> None:
         SimResult(4, "valid", ""),
     ]
     assert [one.seed for one in first_of_each_kind(results)] == [5, 7]
+
+
+def test_what_cannot_be_shrunk_is_reported_and_changes_nothing_else(tmp_path: Path) -> None:
+    def shrinking(scenario: Scenario, options: SimOptions, seeds: Sequence[int]) -> Iterator[ShrinkOutcome]:
+        yield ShrinkOutcome(seeds[0], problem="seed 5 fails, but written down as a schedule it does not")
+        raise SparkTrouble("the cluster has had no executor for 60 s")
+
+    results = [SimResult(5, "invalid", "", broken=("ACK",)), SimResult(6, "invalid", "", broken=("ISR",))]
+    said = [Console(record=True, width=200) for _ in range(2)]
+    log, metadata = (load_suite(SUITES / f"{name}.yaml").scenarios[0] for name in ("smoke", "metadata"))
+    shrink_first_failures(results, log, SimOptions(), shrinking, said[0], tmp_path)
+    lines = said[0].export_text()
+    assert "2 kinds of failures: seeds 5, 6" in lines and "written down as a schedule it does not" in lines
+    assert "no executor for 60 s" in lines
+    (row,) = Lake(tmp_path).table("campaigns").to_pylist()
+    assert (row["kind"], row["first_seed"], row["ended"]) == ("shrink", 5, False)
+    shrink_first_failures(results, metadata, SimOptions(), shrinking, said[1], tmp_path)
+    assert "of the workload log only" in said[1].export_text()
