@@ -21,6 +21,7 @@ from squall.harness.simulation.explain.traced import (
     run_traced,
     trace_with,
 )
+from squall.harness.simulation.run.drawn_world import draw_world
 from squall.harness.simulation.run.run import SimOptions
 from squall.harness.simulation.run.witness import Witness
 from squall.results.watch.model import STATE, Fault, LogState, Message, Operation, Step, Watched, part_of
@@ -125,11 +126,12 @@ class WatchTracer(Tracer):
 
 def watch_seed(scenario: Scenario, seed: int, options: SimOptions, log: tuple[str, int] | None = None) -> Watched:
     """Run the seed to find out which log is concerned, then again to trace that log. Raises UsageError."""
+    topics = draw_world(scenario, seed).topics
     if log is None:
         _, _, problem, _ = run_traced(scenario, seed, options, Witness())
-        log = log_of(scenario, problem) if problem else _first_log(scenario)
+        log = log_of(scenario, problem) if problem else (next(iter(topics)), 0)
     else:
-        refuse_unknown_log(log, scenario.topics)
+        refuse_unknown_log(log, topics)
     tracer = WatchTracer(log)
     trace, started = trace_with(scenario, seed, options, tracer)
     title = f"{scenario.scenario}, seed {seed}: {' and '.join(trace.broken) or 'nothing broke'}"
@@ -165,10 +167,6 @@ def refuse_unknown_log(log: tuple[str, int], topics: dict[str, int]) -> None:
     if log != METADATA_LOG and not 0 <= log[1] < topics.get(log[0], 0):
         known = ", ".join(f"{name}-0 to {name}-{number - 1}" for name, number in topics.items())
         raise UsageError(f"--log: the run has no topic-partition {log[0]}-{log[1]}", remedy=f"it has {known}")
-
-
-def _first_log(scenario: Scenario) -> tuple[str, int]:
-    return next(iter(scenario.topics)), 0
 
 
 def _notes(log: tuple[str, int]) -> tuple[str, ...]:
