@@ -516,16 +516,23 @@
         const most = Math.floor((this.left - 8) / 6.2);
         outside.append(text(this.left - 6, MARGIN.top + ROW * n + 12, "chart-tick", "end", name.length > most ? `${name.slice(0, most - 1)}…` : name));
       });
+      const colours = new Map(labels.map((name, n) => [name, n % COLOURS]));
+      const paths = new Map(), names = [];
       for (const [row, start, end, label, kind] of this.data.spans) {
         if (end < this.range[0] || start > this.range[1]) continue;
         const left = clamp(this.across(start), this.left, this.width), right = clamp(this.across(end), this.left, this.width);
-        const box = { x: left, y: MARGIN.top + ROW * row + 1, width: Math.max(1, right - left), height: ROW - 2 };
-        const name = this.data.labels[label];
-        if (kind === "outage") box.style = `fill: url(#${this.figure.id}-hatch)`;
-        const shade = kind ? `chart-span-${kind}` : `chart-s${labels.indexOf(name) % COLOURS}`;
-        into.append(element("rect", { class: `chart-span ${shade}`, ...box }, element("title", {}, name)));
-        if (!kind && right - left > 6 * name.length + 6) into.append(text(left + 4, MARGIN.top + ROW * row + 12, "chart-span-name", "start", name));
+        const name = this.data.labels[label], width = Math.max(1, right - left);
+        const shade = kind ? `chart-span-${kind}` : `chart-s${colours.get(name)}`;
+        const box = `M${left.toFixed(1)} ${MARGIN.top + ROW * row + 1}h${width.toFixed(1)}v${ROW - 2}h-${width.toFixed(1)}z`;
+        paths.set(shade, (paths.get(shade) || "") + box);
+        if (!kind && width > 6 * name.length + 6) names.push(text(left + 4, MARGIN.top + ROW * row + 12, "chart-span-name", "start", name));
       }
+      for (const [shade, d] of paths) {
+        const drawn = element("path", { class: `chart-span ${shade}`, d });
+        if (shade === "chart-span-outage") drawn.style.fill = `url(#${this.figure.id}-hatch)`;
+        into.append(drawn);
+      }
+      into.append(...names);
       this.svg.insertBefore(outside, this.overlay);
     }
 

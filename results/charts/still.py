@@ -14,7 +14,7 @@ from squall.results.charts.chart import Chart, Heat, Series
 from squall.results.charts.scale import position_written, ticks, written, x_extent, y_extent
 
 WIDTH: Final = 720
-LEFT, RIGHT, TOP, BOTTOM = 62, 8, 16, 32
+LEFT, RIGHT, TOP, BOTTOM = 62, 18, 16, 32
 COLUMNS: Final = 300
 """Lines are thinned to the least and the greatest value in each of so many columns; many lines, to half as many."""
 MANY: Final = 4

@@ -105,8 +105,7 @@ def _faults(faults: Sequence[FaultWindow], frame: Frame, setting: Setting) -> Ch
         start, until = _held(fault, frame, setting.end)
         row = next(name for name in _names(fault.fault) if free.get(name, -math.inf) <= start)
         free[row] = until
-        targets = ", ".join(fault.targets) or "cluster"
-        spans.append(Span(row, start, until, targets if fault.took else f"{targets} (no evidence)"))
+        spans.append(Span(row, start, until, ", ".join(fault.targets) or "cluster"))
     rows = tuple(sorted(free))
     return (
         Chart("Faults", setting.x, Axis(""), (), setting.bands, setting.marks, rows=rows, spans=tuple(spans))
