@@ -111,6 +111,9 @@ def run(
     in_process: InProcessOption = False,
     wait: WaitOption = None,
     lake: LakeOption = DEFAULT_LAKE,
+    live: Annotated[
+        bool, typer.Option("--live", help="keep a page of the run under way, which refreshes itself: RUN/live.html")
+    ] = False,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -142,6 +145,7 @@ def run(
         console=console(),
         wait=patience,
         lake=lake,
+        live=live,
     )
     return campaign.run()
 
