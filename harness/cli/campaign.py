@@ -37,6 +37,7 @@ from squall.harness.scenario.plan import Refused, RunPlan, planned
 from squall.harness.scenario.suite import Suite
 from squall.harness.scenario.targets import Anywhere, OwnLab, Place
 from squall.harness.terminal.display import CHECK, CROSS, Display
+from squall.harness.terminal.live_page import LiveDisplay
 from squall.harness.timeline.timeline import save_timeline
 from squall.results.checkers.common.text import listed
 from squall.results.history.ill_formed import IllFormedHistory
@@ -160,6 +161,8 @@ class Campaign:
     console: Console
     lake: Path | None = None
     """Where the rows about each run are added; None for nowhere."""
+    live: bool = False
+    """Whether each run keeps a page about itself while it is under way."""
     wait: float | None = None
     """How many seconds to wait for hosts in use; None means no waiting."""
     night: str = ""
@@ -191,7 +194,7 @@ class Campaign:
             self._report(runs, started)
             raise UsageError(runs[0].problem)
         self._report(runs, started)
-        display = Display(self.console)
+        display = LiveDisplay(self.console) if self.live else Display(self.console)
         for one in runs:
             if isinstance(one, Refused):
                 display.say(f"{'refused':<11}{one.scenario}, seed {one.seed}: {one.problem}", style="yellow")
@@ -260,6 +263,7 @@ class Campaign:
         try:
             directory = self._carry_out(run, display, locks)
             verdict = judge.judge([directory])[0]
+            display.judged(verdict.verdict)
             with contextlib.suppress(IllFormedHistory):  # the verdict reports it
                 save_timeline(directory)
             if self.lake is not None:
@@ -302,6 +306,7 @@ class Campaign:
         async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:
             plan = replace(plan, directory=claim_run(plan.directory))
             self.running = plan.directory
+            display.follow(plan.directory, f"{plan.scenario.scenario}, seed {plan.seed}")
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
                 return await run.run()

@@ -156,6 +156,9 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="write suite.json here instead of beside the runs")
     ] = None,
     night: Annotated[str, typer.Option(metavar="NAME", help="in the lake, the run is part of this night")] = "",
+    live: Annotated[
+        bool, typer.Option("--live", help="keep a page of the run under way, which refreshes itself: RUN/live.html")
+    ] = False,
 ) -> int:
     """Run a suite: start hosts, deploy nodes, apply load under faults, heal, read all records, check the history."""
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
@@ -192,6 +195,7 @@ def run(
         junit=junit,
         report=report,
         night=night,
+        live=live,
     )
     if not as_json:
         return campaign.run()

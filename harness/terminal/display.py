@@ -12,6 +12,7 @@ line every ten seconds. Colours and marks never carry meaning alone: ✔ and ✘
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -132,6 +133,12 @@ class Display:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end_load()
+
+    def follow(self, directory: Path, title: str) -> None:
+        """Learn which run is shown from here on. The terminal needs no more than its lines."""
+
+    def judged(self, verdict: str) -> None:
+        """Learn how the run ended."""
 
     def stage(self, label: str, text: str, detail: str = "") -> None:
         """Print that a stage is over."""
