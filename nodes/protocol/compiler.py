@@ -66,7 +66,9 @@ def encode(message: Message, version: int) -> list[Buffer]:
     out: list[Buffer] = []
     try:
         encoder_of(cls, version)(message, out.append)
-        return _coalesced(out) if carries_records(cls, version) else [b"".join(out)]
+        if max(map(len, out), default=0) < CHUNK_WORTH_KEEPING or not carries_records(cls, version):
+            return [b"".join(out)]
+        return _coalesced(out)
     except (struct.error, TypeError, AttributeError, ValueError) as trouble:
         raise ProtocolError(f"{cls.__name__} v{version}: cannot be encoded: {trouble}") from trouble
 

@@ -176,7 +176,14 @@ class FetchService:
 
     def wake(self, now: int) -> None:
         """Complete parked fetches that have news or have waited long enough."""
-        for fetch in self._core.purgatory.take(lambda fetch: fetch.expires_at <= now or self._has_news(fetch)):
+        core = self._core
+        if not len(core.purgatory):
+            return
+        end, exposed = core.log.end_offset, self._exposed()
+        ready = core.purgatory.take(
+            lambda fetch: fetch.expires_at <= now or fetch.offset < end or exposed > fetch.told_high_watermark
+        )
+        for fetch in ready:
             self._answer(fetch)
 
     # -- DescribeQuorum ---------------------------------------------------------------------------------------

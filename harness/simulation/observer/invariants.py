@@ -231,9 +231,10 @@ class Observer:
         start, end = replica.log.start_offset, replica.end_offset
         if cut is not None:
             log.cut(place, cut)
-        if start > log.seen(place, start).examined:
-            log.forget(place)
         seen = log.seen(place, start)
+        if start > seen.examined:
+            log.forget(place)
+            seen = log.seen(place, start)
         turn = ReplicaTurn(process, watched, replica, seen, cut)
         for hook in self._on_touch:
             hook(turn)

@@ -86,7 +86,12 @@ class Kernel(asyncio.AbstractEventLoop):
 
     def at(self, when: int, callback: Callable[..., object], *arguments: object) -> Scheduled:
         """Run `callback` at virtual time `when` (microseconds; the past counts as now)."""
-        return self._push(when, callback, arguments)
+        if when <= self.now:
+            return self._push(when, callback, arguments)
+        self._sequence += 1
+        event = Scheduled((when, self._sequence, callback, arguments))
+        heappush(self._heap, event)
+        return event
 
     def after(self, delay: int, callback: Callable[..., object], *arguments: object) -> Scheduled:
         """Run `callback` in `delay` microseconds."""
@@ -193,7 +198,10 @@ class Kernel(asyncio.AbstractEventLoop):
         return self.now / MICROSECONDS
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        return self._push(self.now, callback, args)
+        self._sequence += 1
+        event = Scheduled((self.now, self._sequence, callback, args))
+        self._due.append(event)
+        return event
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self._push(self.now + _not_before(delay), callback, args)

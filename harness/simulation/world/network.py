@@ -187,11 +187,17 @@ class SimNetwork:
 
     def _put(self, far: ConnectionEnd, frame: bytes | None, size: int) -> None:
         """Queue a frame behind those that are already under way."""
-        now = self._kernel.now
-        arrival = now + self._latency(far.peer_address, far.address, size) + size // self.speed.bytes_per_microsecond
+        speed, now = self.speed, self._kernel.now
+        if self._shaped:
+            arrival = now + self._latency(far.peer_address, far.address, size)
+        else:
+            arrival = now + speed.draw(self._rng)
+        arrival += size // speed.bytes_per_microsecond
         if self.buggify is not None and self.buggify.happens("frame-trickles"):
             arrival += min(LONGEST_TRICKLE, size * self.buggify.amount("frame-trickles", 5, 50))
-        far.last_arrival = arrival = max(far.last_arrival + 1, arrival)
+        if arrival <= far.last_arrival:
+            arrival = far.last_arrival + 1
+        far.last_arrival = arrival
         far.arrivals.append((arrival, frame))
         if self._blocks and self.blocked(far.peer_address, far.address):
             self._stall(far)
@@ -226,8 +232,7 @@ class SimNetwork:
             self._drop(end)
             return
         self.frames_delivered += 1
-        self._digest.update(b"%d %d %d" % (self._kernel.now, end.identity, len(frame)))
-        self._digest.update(frame)
+        self._digest.update(b"%d %d %d%b" % (self._kernel.now, end.identity, len(frame), frame))
         if end.endpoint is not None:
             end.endpoint.delivered(end, frame)
 

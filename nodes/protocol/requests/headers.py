@@ -81,9 +81,9 @@ def decode_request_body(header: RequestHeader, body: memoryview, left: list[int]
     """
     api = _api(header.api_key, header.api_version)
     if is_flexible(api.request, header.api_version):
-        position = _after_header_tags(body, 0)
-        body = body[position:]
-    message, _ = decode_from(api.request, header.api_version, body, 0, left)
+        message, _ = decode_from(api.request, header.api_version, body, _after_header_tags(body, 0), left)
+    else:
+        message, _ = decode_from(api.request, header.api_version, body, 0, left)
     return message
 
 
@@ -141,6 +141,8 @@ def _api(api_key: int, version: int) -> Api:
 
 def _after_header_tags(view: memoryview, position: int) -> int:
     try:
+        if view[position] == 0:
+            return position + 1
         return skip_tags(view, position, len(view))
     except IndexError as trouble:
         raise ProtocolError("the header is cut off") from trouble

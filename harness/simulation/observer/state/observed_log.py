@@ -154,7 +154,10 @@ class ObservedLog:
         seen = self.seen(place, start)
         if end < seen.examined:
             self.cut(place, end)
-        for batch, content in batches_of(read, max(seen.examined, start), end):
+        position = max(seen.examined, start)
+        if position >= end:
+            return
+        for batch, content in batches_of(read, position, end):
             key = (batch.base, batch.epoch)
             known = self._matching.get(key)
             if known is None:
