@@ -20,7 +20,8 @@ class QuorumProgress(Rule):
             raise InvariantBroken(name, f"{process.name}: from {before} to {now} (end, high watermark, leads, epoch)")
         if now[1] > now[0]:
             raise InvariantBroken(
-                "HWM", f"{process.name} has metadata up to {now[0]}, and knows that records up to {now[1]} are committed"
+                "HWM",
+                f"{process.name} has metadata up to {now[0]}, and knows that records up to {now[1]} are committed",
             )
         committed = self.cluster.quorum.seen((process.name, process.incarnation), 0).high_watermark
         for upper in (turn.cut, turn.reset):
