@@ -840,7 +840,7 @@ def status_of(arguments: list[str]) -> int:
 
 def version_line() -> str:
     """Return the versions of Squall and Python, and the commit."""
-    from squall.harness.run import provenance
+    from squall.harness import provenance
 
     return provenance.version_line()
 

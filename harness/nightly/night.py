@@ -39,6 +39,7 @@ from squall.harness.nightly.ledger.ledger import (
 )
 from squall.harness.nightly.ledger.night_state import NightState, fold
 from squall.harness.nightly.lost_hosts import LostHosts, await_hosts
+from squall.harness.nightly.night_row import add_night
 from squall.harness.nightly.outputs import SUMMARY, Outputs
 from squall.harness.nightly.plan.night_file import Hooks, NightFile, World, items_of, load_night
 from squall.harness.nightly.plan.past import known_runs, past_of
@@ -276,9 +277,15 @@ class Night:
                 if status is not None:
                     ledger.write(Finished(status=status))
                 view = self._view(fold(ledger.events), status)
-                self.outputs.write(view)
+                self._write(view)
                 self.outputs.publish(view, self.say)
             return self._tell_end(view)
+
+    def _write(self, view: NightView) -> None:
+        """Write the outputs, and the night's row in the lake. Raises OSError."""
+        self.outputs.write(view)
+        if self.options.lake is not None:
+            add_night(view, Path(self.options.lake), self.say)
 
     def _status(self, state: NightState) -> int:
         quarantine = self._quarantine()
@@ -431,7 +438,7 @@ class Night:
 
     def _changed(self, state: NightState) -> None:
         """After each attempt: write the outputs, and trim what passed."""
-        self.outputs.write(self._view(state, None))
+        self._write(self._view(state, None))
         if self.options.keep_all:
             return
         for one in state.items.values():

@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +31,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from squall.harness.errors import UsageError
 from squall.harness.nightly.ledger.items import Item
 from squall.harness.scenario.plan import refuse_what_simulation_cannot
+from squall.harness.scenario.quarantine import Quarantined
 from squall.harness.scenario.suite import Scenario, Suite
 from squall.harness.scenario.suites import is_file_name, load_named
 from squall.harness.yaml_source import load_yaml
@@ -114,15 +114,6 @@ class OtherPart(_Part):
         if sum(map(bool, (self.simulate, self.mutants, self.forge, self.command))) != 1:
             raise ValueError("needs exactly one of simulate, mutants, forge and command")
         return self
-
-
-class Quarantined(_Part):
-    """A scenario whose flakes do not fail the night."""
-
-    scenario: str = Field(min_length=1)
-    owner: str = Field(min_length=1)
-    reason: str = Field(min_length=1)
-    until: date
 
 
 def _as_suite(value: object) -> object:

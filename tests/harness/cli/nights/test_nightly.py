@@ -185,6 +185,8 @@ def test_a_scenario_that_fails_is_in_annotation_summary_and_lake(
     assert (row["scenario"], row["verdict"], row["as_expected"]) == ("lossy", "invalid", False)
     assert row["night"] == the_night(place).name and row["world"] == "simulation"
     assert Lake(place / "runs" / "lake").table("anomalies").num_rows == len(one["anomalies"]) > 0
+    (night,) = Lake(place / "runs" / "lake").table("nights").to_pylist()
+    assert night["night"] == row["night"] and night["seconds"] > 0
 
 
 # -- interruptions ---------------------------------------------------------------------------------------------------
