@@ -12,15 +12,14 @@ import typer
 
 from squall.harness.errors import UsageError
 from squall.harness.terminal.console import console
+from squall.harness.terminal.lake_options import DEFAULT_LAKE, LakeOption
 
-DEFAULT_LAKE = Path("runs/lake")
 DEFAULT_FOLDER = Path("runs/dashboard")
 DEFAULT_PORT = 8470
 TOKEN_LENGTH_MIN = 16
 REBUILD_EVERY_S = 60.0
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="[DIR]", help="the folder of the pages")]
-LakeOption = Annotated[Path, typer.Option("--lake", metavar="DIR", help="the lake's directory")]
 
 dashboard_app = typer.Typer(
     help="Pages about many runs: what broke, since when, and whether system, testbed or machine is to blame.",

@@ -17,17 +17,19 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
+from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
+from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
+from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
+from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
-from squall.harness.simulation.observer.rules.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
-from squall.harness.simulation.observer.rules.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
@@ -39,9 +41,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_memory import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
-from squall.harness.simulation.observer.rules.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.rules.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
