@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from squall.harness.deadlines import within
 from squall.harness.hosts.network import process_started
 from squall.harness.nightly.conduct import Cluster
 from squall.harness.nightly.ledger.items import LONGEST_PROBLEM, OF_STATUS, Item, Outcome, Task, cause_of
@@ -66,7 +67,7 @@ class ProcessAttempt:
     async def outcome(self, limit_s: float) -> Outcome:
         """Wait for the end of the process; end it after the limit, and when cancelled."""
         try:
-            status = await asyncio.wait_for(asyncio.shield(self._process.wait()), limit_s)
+            status = await within(limit_s, asyncio.shield(self._process.wait()))
         except TimeoutError:
             await self._end()
             return Outcome(
@@ -83,7 +84,7 @@ class ProcessAttempt:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+            await within(GRACE_SECONDS, self._process.wait())
         self._kill_group()
         await self._process.wait()
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from squall.harness.deadlines import within
 from squall.harness.loopback.scraping import Line, parse
 from squall.harness.run.host_rates import machine_rates, metric_values, sampled_values
 from squall.nemesis.agent.probe.host_samples import machine_use
@@ -88,7 +89,7 @@ class HostSampler:
         while True:
             due = self._now_ns() + int(EVERY_SECONDS * 1e9)
             try:
-                answer = await asyncio.wait_for(host.call("probe.samples", name=NODE_PROCESS), ANSWER_SECONDS)
+                answer = await within(ANSWER_SECONDS, host.call("probe.samples", name=NODE_PROCESS))
                 values = sampled_values(before, answer)
                 if name in self._metrics and number % METRICS_EVERY == 0:
                     lines = await self._read_metrics(name, host)
@@ -106,7 +107,7 @@ class HostSampler:
         """Return the node's metrics and when they were read; None if it shows none now, as while it is down."""
         call = host.call("probe.metrics", address=self._metrics[name], names=list(READ_METRICS))
         try:
-            answer = await asyncio.wait_for(call, ANSWER_SECONDS)
+            answer = await within(ANSWER_SECONDS, call)
             return time.monotonic(), parse(str(answer["text"])).lines
         except (VerbFailed, ValueError, TimeoutError):
             return None

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from squall.harness.deadlines import within
 from squall.harness.errors import UsageError
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
@@ -120,7 +121,7 @@ class NodeRecords:
         """Return the quorum's state. Raises OperationRefused."""
         operator = self.testbed.operator()
         try:
-            found = await asyncio.wait_for(operator.quorum(), ASK_SECONDS)
+            found = await within(ASK_SECONDS, operator.quorum())
         except TimeoutError:
             raise OperationRefused(f"no controller answered within {ASK_SECONDS:g} s") from None
         finally:

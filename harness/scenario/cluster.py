@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from squall.harness.deadlines import raise_if_cancelled, within
 from squall.results.history.segments import ClusterObservation
 from squall.workloads.clients.common.client import Admin, ClusterState, PartitionState, Topic
 
@@ -58,7 +59,7 @@ class KafkaClusterView:
         if self._kept is not None and now - self._kept[0] < KEEP_SECONDS:
             return self._kept[1]
         try:
-            found = await asyncio.wait_for(self.admin.describe(sorted(self.topics)), ASK_SECONDS)
+            found = await within(ASK_SECONDS, self.admin.describe(sorted(self.topics)))
         except (TimeoutError, OSError):
             return None
         self._kept = (asyncio.get_running_loop().time(), found)
@@ -122,6 +123,7 @@ async def await_whole(
     end = loop.time() + seconds
     missing = "no broker answered"
     while loop.time() < end:
+        raise_if_cancelled()
         try:
             state = await asyncio.wait_for(admin.describe(sorted(topics)), ASK_SECONDS)
         except (TimeoutError, OSError) as trouble:
@@ -140,6 +142,7 @@ async def create_topics(admin: Admin, topics: tuple[Topic, ...], seconds: float)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:
+        raise_if_cancelled()
         try:
             await asyncio.wait_for(admin.create_topics(topics), ASK_SECONDS)
             return
