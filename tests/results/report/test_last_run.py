@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,12 +15,14 @@ from squall.results.checkers.engine.engines import InProcess
 from squall.results.history.history import read_faults
 from squall.results.history.manifest import MANIFEST_FILE, Manifest
 from squall.results.history.segments import FaultWindow
+from squall.results.history.store import point_latest
 from squall.results.report.fault_effects import FaultEffect
 from squall.results.report.last_run import Row, RunFacts, result_rows
 from squall.results.report.report import REPORT_FILE
 from squall.results.report.tables import TABLES_FOLDER
 from squall.results.synthetic.forge import MILLISECOND, ORIGIN, Forged, forge_run
 from squall.results.verdict.verdict import VERDICT_FILE, AnomalyCount, Verdict
+from tests.browser import browser, complaints, needs_browser
 
 SECOND = 1000 * MILLISECOND
 MACHINE = {"system": "lab", "processors": "2", "memory": "8 GiB", "loop_ms": "10", "sync_ms": "2"}
@@ -164,3 +167,18 @@ def test_runs_of_a_simulation_are_not_compared(runs: Path) -> None:
     a_run(runs / "seed-1", minute=1)
     run = a_run(runs / "seed-2", minute=2, world="simulation")
     assert 'id="last-run"' not in (run / REPORT_FILE).read_text()
+
+
+@needs_browser
+@pytest.mark.xdist_group("browser")
+def test_the_link_leads_there_also_from_the_page_of_the_latest_run(runs: Path) -> None:
+    """`runs/latest` is a link to a directory that lies deeper than it."""
+    a_run(runs / "1", minute=1)
+    point_latest(runs.parent, a_run(runs / "2", minute=2))
+    with browser(390) as page:
+        for opened in (runs / "2", runs.parent / "latest"):
+            page.get(f"file://{quote(str(opened / REPORT_FILE))}")
+            href = page.find_element("css selector", "#last-run a").get_attribute("href")
+            assert href and Path(unquote(urlsplit(href).path)).samefile(runs / "1" / REPORT_FILE)
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert complaints(page) == []
