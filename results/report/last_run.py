@@ -21,7 +21,7 @@ from squall.results.verdict.verdict import Verdict
 
 NO_SIGNIFICANCE: Final = (
     "There is one run on each side, so nothing is known of how far such runs differ by chance: no difference here is "
-    "shown to be significant, or to come from the system. squall compare tests several runs on each side."
+    "shown to be significant, or to come from the system."
 )
 UNKNOWN: Final = "? unknown"
 SAME_MACHINE: Final = ("system", "processors", "memory")
