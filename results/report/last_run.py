@@ -126,7 +126,10 @@ def _difference(last: float | None, this: float | None) -> str:
         return "none"
     if last <= 0 or this <= 0:
         return ""
-    return f"×{this / last:.3g}" if not 0.5 <= this / last <= 2 else f"{this / last - 1:+.1%}".replace("%", " %")
+    if not 0.5 <= this / last <= 2:
+        return f"×{this / last:.3g}"
+    share = 100 * (this / last - 1)
+    return f"{share:+.1f} %" if abs(share) >= 0.05 else "below 0.1 %"
 
 
 def _latency(name: str) -> Callable[[RunFacts], Figure]:
