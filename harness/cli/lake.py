@@ -319,6 +319,6 @@ def _entries(directories: Sequence[Path]) -> Iterator[Any]:
 
     for directory in track(directories, "runs", console=console(), transient=True, disable=not console().is_terminal):
         try:
-            yield entry_of_run(directory)
+            yield entry_of_run(directory, say=say)
         except IllFormedHistory as trouble:
             say(f"{directory}: left out: {trouble.problem}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,20 @@ from squall.results.lake.schema import SCHEMA_VERSION, TABLES, columns_of
 
 SUFFIX: Final = ".entry.json"
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+class NewerEntry(IllFormedHistory):
+    """The entry is of a schema that only a newer Squall reads: nothing is wrong with it."""
+
+    def __init__(self, path: Path, schema: int) -> None:
+        super().__init__(path, None, f"has schema {schema}, this Squall reads {SCHEMA_VERSION}")
+        self.schema = schema
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    """The one field that entries of every schema have."""
+
+    schema: int = SCHEMA_VERSION
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +72,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, path: Path) -> Entry:
-        """Load an entry. Raises IllFormedHistory naming the file and what is wrong."""
+        """Load an entry. Raises IllFormedHistory naming the file and what is wrong; NewerEntry if nothing is wrong."""
         try:
-            entry = msgspec.json.decode(path.read_bytes(), type=cls)
+            content = path.read_bytes()
+            entry = msgspec.json.decode(content, type=cls)
         except OSError as trouble:
             raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
         except msgspec.ValidationError as trouble:
+            _refuse_newer(path, content)
             raise IllFormedHistory(path, None, f"is not an entry of a lake: {trouble}") from trouble
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
@@ -71,6 +88,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     def require_fitting(self, path: Path) -> None:
         """Raise IllFormedHistory if its tables are not those of this version of the schema."""
+        if self.schema > SCHEMA_VERSION:
+            raise NewerEntry(path, self.schema)
         if self.schema != SCHEMA_VERSION:
             problem = f"has schema {self.schema}, this Squall reads {SCHEMA_VERSION}"
             raise IllFormedHistory(path, None, problem)
@@ -80,6 +99,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             _require_types(path, name, columns)
             if len({len(values) for values in columns.values()}) > 1:
                 raise IllFormedHistory(path, None, f"has columns of different lengths in its table {name}")
+
+
+def _refuse_newer(path: Path, content: bytes) -> None:
+    """Raise NewerEntry if an entry that does not fit states a newer schema."""
+    with suppress(msgspec.ValidationError):
+        schema = msgspec.json.decode(content, type=_Schema).schema
+        if schema > SCHEMA_VERSION:
+            raise NewerEntry(path, schema)
 
 
 def _require_types(path: Path, name: str, columns: Mapping[str, list[Any]]) -> None:

@@ -2,13 +2,14 @@
 
 Everything comes from files that the run wrote anyway, so that a lake can be made again from run directories. Files that
 are missing or cannot be read leave their tables empty. A run that was never judged, or whose verdict cannot be read,
-has the verdict `none`: it is never counted as valid.
+has the verdict `none`: it is never counted as valid. A run that does not state when it began is dated by the time of
+its manifest's file, and that is said.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow as pa
 from squall.results.history.history import read_cluster, read_faults
 from squall.results.history.host_samples import read_host_samples, thinned
 from squall.results.history.ill_formed import IllFormedHistory
-from squall.results.history.manifest import HostFacts, Manifest
+from squall.results.history.manifest import MANIFEST_FILE, HostFacts, Manifest
 from squall.results.history.segments import ClusterObservation, FaultWindow
 from squall.results.lake.entry import Entry
 from squall.results.lake.histogram import added, quantile_seconds
@@ -29,7 +30,6 @@ from squall.results.trends.fingerprints import Finding
 from squall.results.verdict.verdict import Verdict
 
 NOT_JUDGED: Final = "none"
-NO_DATE: Final = "1970-01-01"
 LONGEST_TEXT: Final = 500
 SAMPLE_NS: Final = 10_000_000_000
 """Samples of hosts are kept for stretches of ten seconds: a night of long runs would be mostly samples."""
@@ -37,9 +37,17 @@ SAMPLE_NS: Final = 10_000_000_000
 Row = Mapping[str, Any]
 
 
-def entry_of_run(directory: Path, *, night: str = "", now: datetime | None = None) -> Entry:
-    """Make the entry of a run. Raises IllFormedHistory if it has no manifest that can be read."""
+def entry_of_run(
+    directory: Path, *, night: str = "", now: datetime | None = None, say: Callable[[str], None] = lambda line: None
+) -> Entry:
+    """Make the entry of a run. Raises IllFormedHistory if it has no manifest that can be read.
+
+    `say` gets a line if the run does not state when it began.
+    """
     manifest = Manifest.load(directory)
+    if date_of(manifest.started) is None:
+        manifest = manifest.with_changes(started=_time_of_file(directory / MANIFEST_FILE))
+        say(f"{directory}: does not state when it began: dated {manifest.started}, the time of its {MANIFEST_FILE}")
     verdict = _verdict_of(directory)
     faults, cluster = _observed(directory)
     series = _series_of(directory)
@@ -57,16 +65,26 @@ def entry_of_run(directory: Path, *, night: str = "", now: datetime | None = Non
         "host_samples": _host_samples(directory, origin),
         "machines": [machine],
     }
-    return Entry.of(manifest.run_id, date_of(manifest.started), _text(now), rows)
+    date = date_of(manifest.started)
+    assert date is not None
+    return Entry.of(manifest.run_id, date, _text(now), rows)
 
 
-def date_of(started: str) -> str:
-    """Return the UTC day of a time in ISO 8601; the first day of all for a time that is none."""
+def date_of(started: str) -> str | None:
+    """Return the UTC day of a time in ISO 8601; None for a text that is no time."""
     try:
         moment = datetime.fromisoformat(started)
     except ValueError:
-        return NO_DATE
+        return None
     return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date().isoformat()
+
+
+def _time_of_file(path: Path) -> str:
+    """Return when a file was written last. Raises IllFormedHistory if it has vanished."""
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except OSError as trouble:
+        raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
 
 
 def _text(now: datetime | None) -> str:

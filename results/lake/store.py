@@ -13,6 +13,7 @@ Laws:
   one: entries are removed only after the manifest that covers them is in place, so nothing is lost or counted twice.
 * *Concurrent.* Anyone may add entries at any time, without the lock. Parts that a new manifest replaces stay until the
   manifest after it, for readers that are still at work.
+* *Shared.* An entry of a newer schema stays where it is, for the Squall that reads it, and a line counts such entries.
 * *Self-repairing.* A part or entry that cannot be read is set aside and named; its rows come back with `rebuild`, as
   far as their run directories are there.
 """
@@ -25,7 +26,7 @@ import os
 import secrets
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -37,9 +38,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from squall.results.checkers.common.text import several
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.whole_file import write_whole
-from squall.results.lake.entry import SUFFIX, Entry
+from squall.results.lake.entry import SUFFIX, Entry, NewerEntry
 from squall.results.lake.schema import SCHEMA_VERSION, TABLES
 
 MANIFEST: Final = "manifest.json"
@@ -84,11 +86,16 @@ class Compacted:
 
 @dataclass
 class Lake:
-    """A lake in a directory of a file system of this machine. `say` gets a line about everything that is set aside."""
+    """A lake in a directory of a file system of this machine.
+
+    `say` gets a line about everything that is set aside, and about entries that only a newer Squall reads.
+    """
 
     root: Path
     say: Say = _silent
     _folder: Path = field(init=False)
+    _newer: Counter[int] = field(init=False, default_factory=Counter)
+    """The entries of newer schemas that were counted last."""
 
     def __post_init__(self) -> None:
         self._folder = self.root / f"v{SCHEMA_VERSION}"
@@ -372,15 +379,22 @@ class Lake:
         return manifest
 
     def _entries(self) -> tuple[list[tuple[Path, Entry]], list[str]]:
-        """Return all entries that can be read; the others are set aside."""
+        """Return all entries that can be read; the others are set aside, but for those that a newer Squall reads."""
         found: list[tuple[Path, Entry]] = []
         bad: list[str] = []
+        newer: Counter[int] = Counter()
         for path in sorted((self._folder / INCOMING).glob(f"*{SUFFIX}")):
             try:
                 found.append((path, Entry.load(path)))
+            except NewerEntry as entry:
+                newer[entry.schema] += 1
             except IllFormedHistory as trouble:
                 if path.exists():  # else another process has just compacted it
                     self._set_aside(path, trouble.problem, bad)
+        if newer != self._newer:
+            self._newer = newer
+            for schema, number in sorted(newer.items()):
+                self.say(_newer_words(schema, number))
         return found, bad
 
     def _set_aside(self, path: Path, problem: str, bad: list[str]) -> None:
@@ -414,6 +428,11 @@ class Lake:
             yield
         finally:
             os.close(descriptor)
+
+
+def _newer_words(schema: int, number: int) -> str:
+    which = f"{several(number, 'entry is', 'entries are')} of schema {schema}: a newer Squall wrote "
+    return which + ("it, and its rows are missing here" if number == 1 else "them, and their rows are missing here")
 
 
 def _joined(name: str, entries: Sequence[Mapping[str, list[Any]]]) -> pa.Table:

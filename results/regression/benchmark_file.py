@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from squall.results.regression.measured_run import CANARIES
+from squall.results.history.manifest import CANARIES
 from squall.results.regression.metrics import Metric
 from squall.results.regression.sample import Figures, Sample
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from squall.results.regression.measured_run import CANARIES
+from squall.results.history.manifest import CANARIES
 from squall.results.regression.sample import Sample
 from squall.results.trends.comparison import Comparison, compare
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from squall.results.checkers.kernels.series import class_nanoseconds
+from squall.results.history.manifest import CANARIES
 from squall.results.lake.histogram import quantile_seconds
 from squall.results.regression.metrics import METRICS
 from squall.results.trends.quantile_difference import Histogram
@@ -22,8 +23,6 @@ from squall.results.trends.quantile_difference import Histogram
 Row = Mapping[str, Any]
 TABLES: Final = ("runs", "latency", "faults", "partitions", "machines")
 """The tables of the lake that figures are read from."""
-CANARIES: Final = {"loop_ms": "loop of arithmetic", "sync_ms": "fsync", "round_trip_ms": "loopback round trip"}
-"""Figures of the machine. All are times: lower is faster."""
 
 
 @dataclass(frozen=True)

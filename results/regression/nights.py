@@ -17,7 +17,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from squall.results.regression.measured_run import CANARIES, MeasuredRun, quantile_ms
+from squall.results.history.manifest import CANARIES
+from squall.results.regression.measured_run import MeasuredRun, quantile_ms
 from squall.results.regression.metrics import METRICS, Metric
 from squall.results.trends.alarms import alarms
 from squall.results.trends.change_points import Cause, change_points

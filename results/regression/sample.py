@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from squall.results.regression.measured_run import CANARIES, MeasuredRun
+from squall.results.history.manifest import CANARIES
+from squall.results.regression.measured_run import MeasuredRun
 from squall.results.regression.metrics import METRICS, Metric
 
 

@@ -2,8 +2,8 @@
 
 It shows verdict and coverage; the timeline, with a mark for every witness; every witness with its picture and the rows
 around it; the faults with their evidence and what they did to clients; topic-partitions; hosts, with what they used;
-how to repeat the run. Nothing is loaded from elsewhere. A script of our own makes the charts interactive; without it,
-and on paper, static pictures show the same. Colours are never the only sign.
+the last run of the same scenario; how to repeat the run. Nothing is loaded from elsewhere. A script of our own makes
+the charts interactive; without it, and on paper, static pictures show the same. Colours are never the only sign.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from squall.results.history.segments import ClusterObservation, FaultWindow
 from squall.results.history.whole_file import write_whole
 from squall.results.report.fault_effects import FaultEffect, beside_words, fault_effects
 from squall.results.report.host_charts import host_charts
+from squall.results.report.last_run import NO_SIGNIFICANCE, RunFacts
+from squall.results.report.predecessor import last_run
 from squall.results.report.render import MARKS, availability_text, summary
 from squall.results.report.run_charts import run_charts, setting_of
 from squall.results.report.run_files import run_files
@@ -114,6 +116,8 @@ def render_report(
         began=_clock_words(manifest),
         rate=_rate(manifest, verdict),
         files=run_files(run_dir),
+        last_run=last_run(run_dir, RunFacts(manifest, verdict, around.faults, effects)),
+        no_significance=NO_SIGNIFICANCE,
         open_witnesses=OPEN_WITNESSES,
         summary=summary(verdict),
         marks=MARKS,

@@ -17,6 +17,7 @@ from squall.harness.nightly.hooks import missing_program
 from squall.harness.nightly.plan.night_file import items_of, load_night
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
+from tests.harness.dashboard.test_browser import NIGHT_PICTURES
 
 __all__ = ["place"]
 
@@ -114,3 +115,9 @@ def test_the_crontab_has_five_fields_and_a_command() -> None:
     (block,) = blocks_of(PAGE, "crontab")
     (line,) = [one for one in block.text.splitlines() if not one.startswith("#")]
     assert re.match(r"(?:[\d*/,-]+ ){5} *cd ", line)
+
+
+def test_pictures_of_the_page_are_those_that_tests_make() -> None:
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE.read_text())
+    assert sorted(shown) == sorted(NIGHT_PICTURES)
+    assert all((ROOT / "docs" / name).is_file() for name in shown)

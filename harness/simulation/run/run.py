@@ -15,7 +15,9 @@ import asyncio
 import tempfile
 import time
 import traceback
+import uuid
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -60,7 +62,7 @@ from squall.nodes.ports import Trace
 from squall.results.check import check_run, verdict_of
 from squall.results.checkers.common.text import clock
 from squall.results.checkers.engine.engines import InProcess
-from squall.results.history.manifest import PLUGINS, Manifest, TopicFacts
+from squall.results.history.manifest import PLUGINS, Expected, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
 from squall.results.history.segments import ClusterObservation, EventWriter
 from squall.results.verdict.further import NOT_COLLECTED, ToldFurther
@@ -84,7 +86,8 @@ REQUIRED = "REQUIRED"
 BUGGIFY = "buggify "
 """Before the name of a place in the counts of a run. Active places that never happened count 0."""
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
-RUN_ID = "00000000-0000-4000-8000-{:012d}"
+RUNS = uuid.UUID("7d1f1f0e-9a0c-4b53-8a39-1f6a5a3c2b10")
+"""The name space of the ids of simulated runs."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class Simulation:
         self.seed = seed
         self.options = options
         self.directory = directory
+        self.started = datetime.now(UTC)
+        """The time of day at which this process began the run; the time of its world begins at zero."""
         self.witness = witness or Witness()
         self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
         self.shape = ClusterShape(
@@ -194,7 +199,7 @@ class Simulation:
         self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
         self.workload = workload_of(scenario.workload, scenario.loaded_topics)
-        self.run_id = RUN_ID.format(seed)
+        self.run_id = str(uuid.uuid5(RUNS, self._command()))
         self.recorder = Recorder.open(
             directory,
             self.run_id,
@@ -297,6 +302,8 @@ class Simulation:
                 for name, one in cluster.topics.items()
                 if one.load
             },
+            suite=self.options.said.partition(" --only ")[0],
+            started=self.started.isoformat(timespec="seconds"),
             command=self._command(),
             load_started=self.load_started,
             load_ended=self.load_ended,
@@ -307,6 +314,7 @@ class Simulation:
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
+            expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
             require=scenario.require.stated(),
             workload=scenario.workload.model_dump(),
             options={**self.notes, **({PLUGINS: used} if (used := plugins_of(scenario)) else {})},

@@ -9,6 +9,10 @@
   window.addEventListener("hashchange", reveal);
   reveal();
 
+  if (/\/latest\/[^/]*$/.test(location.pathname)) {
+    for (const one of document.querySelectorAll("a[data-from-latest]")) one.href = one.dataset.fromLatest;
+  }
+
   let closed = [];
   window.addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];

@@ -1,7 +1,7 @@
 """The dashboard in a real browser: filters, deep links, zoom, keys, dark mode, a phone's width, and the layout.
 
 The layout is compared by the geometry of elements, not by pixels, so that fonts of a machine do not matter. With
-`SQUALL_PICTURES=docs` the pictures of docs/dashboards.md are made anew.
+`SQUALL_PICTURES=docs` the pictures of docs/dashboards.md and docs/nightly.md are made anew.
 """
 
 from __future__ import annotations
@@ -323,21 +323,31 @@ def test_ten_thousand_runs_are_built_and_shown_in_time(browser: Browser, tmp_pat
 
 
 PICTURES = {
-    "dashboard-tonight.png": ("index.html", (1180, 860)),
-    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 530)),
-    "dashboard-scenario.png": ("scenarios/kill-broker.html", (1180, 860)),
-    "dashboard-coverage.png": ("coverage.html", (1180, 470)),
+    "dashboard-tonight.png": ("index.html", (1180, 860), ""),
+    "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 530), ""),
+    "dashboard-scenario.png": ("scenarios/kill-broker.html", (1180, 860), ""),
+    "dashboard-coverage.png": ("coverage.html", (1180, 470), ""),
 }
+"""By name: the page, the size of the window, and the element to show; else all that fits into the window."""
+NIGHT_PICTURES = {
+    "night-time.png": ("index.html", (1180, 860), "#time"),
+    "night-compared.png": ("compare.html#a=2026-11-23&b=2026-11-24", (1180, 860), "#pair"),
+}
+"""Those of docs/nightly.md."""
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", [*PICTURES, *NIGHT_PICTURES])
 def test_pictures_of_the_documents_can_be_made(browser: Browser, name: str, tmp_path: Path) -> None:
-    page, size = PICTURES[name]
+    page, size, element = (PICTURES | NIGHT_PICTURES)[name]
     browser.open(page, size)
+    if element:
+        browser.run("arguments[0].scrollIntoView()", browser.one(element))
     browser.until(
         "return [...document.querySelectorAll('figure.chart')]"
-        ".every(one => one.matches('.chart-on') || one.getBoundingClientRect().top > innerHeight)"
+        ".every(one => one.matches('.chart-on') || one.getBoundingClientRect().top > innerHeight"
+        " || one.getBoundingClientRect().bottom < 0)"
     )
     into = Path(os.environ.get("SQUALL_PICTURES") or tmp_path)
-    assert browser.driver.save_screenshot(str(into / name))
+    shot = browser.one(element).screenshot if element else browser.driver.save_screenshot
+    assert shot(str(into / name))
     assert (into / name).stat().st_size > 5_000

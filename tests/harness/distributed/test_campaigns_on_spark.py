@@ -1,6 +1,7 @@
 """Campaigns on Spark: the same traces as here, seed by seed; failures are shrunk there; trouble is never green.
 
-The command line runs in a process of its own, since one process has one Spark session.
+The command line runs in a process of its own, since one process has one Spark session. Six JVMs on two cores take their
+time, so tests with a cluster are `full`.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ from squall.harness.simulation.run.run import SimOptions
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.results.checkers.engine.spark import SparkEngine
 
-master, name, seeds, out = sys.argv[1:]
+master, executors, name, seeds, out = sys.argv[1:]
 with SparkEngine(master, class_sharing=False) as engine, CallsOnSpark(engine, print) as calls:
     end = time.monotonic() + 120
-    while engine.executors() < 2:
+    while engine.executors() < int(executors):
         assert time.monotonic() < end, f"{engine.executors()} executors"
         time.sleep(0.05)
     results = list(simulate_on_spark(calls, find_scenario(name)[0], range(1, int(seeds) + 1), SimOptions()))
 with open(out, "wb") as file:
     pickle.dump(results, file)
 """
-"""Simulates seeds on a cluster that has both executors, and keeps the results."""
+"""Simulates seeds on a cluster once it has its executors, and keeps the results."""
 
 
 @pytest.fixture(scope="module")
@@ -62,21 +63,27 @@ def without_timings(result: Any) -> dict[str, Any]:
     return {name: value for name, value in asdict(result).items() if name not in TIMINGS}
 
 
-@pytest.mark.parametrize(
-    ("name", "seeds"),
-    [
-        ("barren-epoch", 2),
-        pytest.param("data-plane", 200, marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
-    ],
-)
+def assert_same_traces(master: str, executors: int, name: str, seeds: int, out: Path) -> None:
+    """Simulate seeds on Spark and here, and compare all that is known of each."""
+    words = [master, str(executors), name, str(seeds), str(out)]
+    subprocess.run([sys.executable, "-c", RESULTS, *words], check=True)
+    there = sorted(pickle.loads(out.read_bytes()), key=lambda one: one.seed)
+    here = sorted(simulate_many(find_scenario(name)[0], range(1, seeds + 1), processes=2), key=lambda one: one.seed)
+    assert len(here) == seeds
+    assert [without_timings(one) for one in there] == [without_timings(one) for one in here]
+
+
+def test_spark_gives_the_same_traces_seed_by_seed(tmp_path: Path) -> None:
+    assert_same_traces(LOCAL, 0, "barren-epoch", 2, tmp_path / "results")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "seeds"), [("barren-epoch", 2), ("data-plane", 200)])
 def test_a_cluster_of_two_workers_gives_the_same_traces_seed_by_seed(
     tmp_path: Path, cluster: StandaloneCluster, name: str, seeds: int
 ) -> None:
-    out = tmp_path / "results"
-    subprocess.run([sys.executable, "-c", RESULTS, cluster.master, name, str(seeds), str(out)], check=True)
-    there = sorted(pickle.loads(out.read_bytes()), key=lambda one: one.seed)
-    here = sorted(simulate_many(find_scenario(name)[0], range(1, seeds + 1), processes=2), key=lambda one: one.seed)
-    assert [without_timings(one) for one in there] == [without_timings(one) for one in here]
+    assert_same_traces(cluster.master, 2, name, seeds, tmp_path / "results")
     for worker in cluster.workers:
         assert "Running task" in cluster.executors_log(worker), f"{worker} was given nothing to do"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -126,9 +127,25 @@ def test_a_directory_without_a_manifest_is_refused(tmp_path: Path) -> None:
         ("2026-11-23T23:30:00-02:00", "2026-11-24"),
         ("2026-11-23T23:30:00+00:00", "2026-11-23"),
         ("2026-11-23T23:30:00", "2026-11-23"),
-        ("yesterday", "1970-01-01"),
-        ("", "1970-01-01"),
+        ("yesterday", None),
+        ("", None),
     ],
 )
-def test_the_date_is_the_day_in_utc(started: str, date: str) -> None:
+def test_the_date_is_the_day_in_utc(started: str, date: str | None) -> None:
     assert date_of(started) == date
+
+
+def test_a_run_that_does_not_state_when_it_began_is_dated_by_its_file(tmp_path: Path) -> None:
+    run = a_run_with_an_outage(tmp_path / "run")
+    os.utime(run / "run.json", (1795528991, 1795528991))
+    said: list[str] = []
+    entry = entry_of_run(run, say=said.append)
+    assert (entry.date, rows(entry, "runs")[0]["started"]) == ("2026-11-24", "2026-11-24T14:03:11+00:00")
+    assert said == [f"{run}: does not state when it began: dated 2026-11-24T14:03:11+00:00, the time of its run.json"]
+
+
+def test_nothing_is_said_of_a_run_that_states_when_it_began(tmp_path: Path) -> None:
+    run = a_run_with_an_outage(tmp_path / "run")
+    Manifest.load(run).with_changes(started="2026-11-23T10:00:00+00:00").save(run)
+    said: list[str] = []
+    assert (entry_of_run(run, say=said.append).date, said) == ("2026-11-23", [])

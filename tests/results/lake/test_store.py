@@ -125,7 +125,7 @@ def test_a_column_that_older_parts_lack_is_null_there(tmp_path: Path, monkeypatc
     [
         (b"", "is not JSON"),
         (b'{"key": "x"}', "is not an entry"),
-        (b'{"key":"x","date":"2026-11-24","recorded":"","schema":9,"tables":{}}', "has schema 9"),
+        (b'{"key":"x","date":"2026-11-24","recorded":"","schema":0,"tables":{}}', "has schema 0"),
         (b'{"key":"x","date":"2026-11-24","recorded":"","tables":{"cats":{}}}', "a table 'cats'"),
         (b'{"key":"x","date":"2026-11-24","recorded":"","tables":{"runs":{"seed":[1]}}}', "without a key"),
         (
@@ -153,6 +153,33 @@ def test_an_entry_that_cannot_be_read_is_set_aside_and_named(tmp_path: Path, con
     assert re.search(rf"bad\.entry\.json: set aside, .*{problem}", line)
     with pytest.raises(IllFormedHistory, match=problem):
         Entry.load(files(lake, "set-aside/*")[0])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"key":"x","date":"2026-11-24","recorded":"","schema":2,"tables":{}}',
+        b'{"key":"x","date":"2026-11-24","recorded":"","schema":2,"tables":{"cats":{"key":["x"],"date":["d"]}}}',
+        b'{"name":"of another shape","schema":2}',
+    ],
+)
+def test_entries_of_a_newer_schema_stay_where_they_are_and_are_counted(tmp_path: Path, content: bytes) -> None:
+    said: list[str] = []
+    lake = Lake(tmp_path, said.append)
+    lake.add(entry("good"))
+    paths = [tmp_path / f"v1/incoming/newer-{number}.entry.json" for number in range(3)]
+    for path in paths:
+        path.write_bytes(content)
+    assert verdicts(lake) == {"good": "valid"}
+    lake.compact(today=TODAY)
+    lake.rebuild([entry("again")])
+    lake.prune(before=date(2026, 11, 1), keep_invalid=False)
+    assert [path.read_bytes() for path in paths] == [content] * 3
+    assert not files(lake, "set-aside/*")
+    assert said == ["3 entries are of schema 2: a newer Squall wrote them, and their rows are missing here"]
+    paths[0].unlink()
+    assert verdicts(lake) == {"good": "valid", "again": "valid"}
+    assert said[1:] == ["2 entries are of schema 2: a newer Squall wrote them, and their rows are missing here"]
 
 
 def test_a_damaged_part_is_set_aside_and_its_rows_come_back_with_their_entries(tmp_path: Path) -> None:

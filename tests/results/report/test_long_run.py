@@ -162,6 +162,7 @@ class TestInABrowser:
         assert timing < 3000
         assert complaints(page) == []
 
+    @pytest.mark.full
     def test_it_scrolls_smoothly(self, page: Chrome) -> None:
         """Charts are drawn when they come near, each quickly; frames while the whole page passes by in steps."""
         page.set_script_timeout(60)
@@ -212,11 +213,14 @@ class TestInABrowser:
         assert page.execute_script(shown)
         assert not page.execute_script(shown.replace("20", "21"))
 
-    def test_paper_has_every_witness_and_every_picture(self, page: Chrome) -> None:
-        """Printed, nothing is folded, and static pictures take the place of live ones."""
+    @pytest.mark.full
+    def test_it_prints_on_many_pages(self, page: Chrome) -> None:
         printed = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
         pages = len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"])))
         assert pages >= 15
+
+    def test_paper_has_every_witness_and_every_picture(self, page: Chrome) -> None:
+        """Printed, nothing is folded, and static pictures take the place of live ones."""
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
         page.execute_script("dispatchEvent(new Event('beforeprint'))")
         try:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from squall.harness.cli.simulate import told
 from squall.harness.simulation.run.parallel import simulate_many
-from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.run.run import SimOptions, SimResult, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.results.history.manifest import Manifest
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 
@@ -72,3 +74,23 @@ def test_different_seeds_give_different_traces() -> None:
     assert run("two-hop-failover", 1, "ack-before-replication").digest != (
         run("two-hop-failover", 2, "ack-before-replication").digest
     )
+
+
+def test_a_kept_run_states_when_it_began_its_suite_and_what_it_expects(tmp_path: Path) -> None:
+    scenario, said = find_scenario(str(SUITES / "retention-behind.yaml"), only="retention-behind-log-start-past-hw")
+    before = datetime.now(UTC).replace(microsecond=0)
+    manifest = Manifest.load(Simulation(scenario, 7, SimOptions(said=said), tmp_path).save_manifest())
+    assert before <= datetime.fromisoformat(manifest.started) <= datetime.now(UTC)
+    assert manifest.suite == str(SUITES / "retention-behind.yaml")
+    assert (manifest.expect.verdict, manifest.expect.anomalies) == (scenario.expect.verdict, scenario.expect.anomalies)
+    assert manifest.expect.verdict == "invalid"
+
+
+def test_runs_of_one_seed_have_one_id_and_those_of_other_scenarios_another(tmp_path: Path) -> None:
+    """Rows of a lake replace those of the same id."""
+    names = ("swarm", "swarm", "metadata", "data-plane")
+    ids = [
+        Simulation(find_scenario(name, SUITES)[0], 7, SimOptions(said=name), tmp_path / str(number)).run_id
+        for number, name in enumerate(names)
+    ]
+    assert ids[0] == ids[1] and len(set(ids)) == 3

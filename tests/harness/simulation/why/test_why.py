@@ -74,7 +74,7 @@ def test_how_many_clean_seeds_a_fix_needs_is_one_line(explained: Explained) -> N
 
 
 def test_the_outcome_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
-    least = replace(SMALL, continuations=5, instants=6)
+    least = replace(SMALL, continuations=2, instants=3)
     one = explain(tmp_path / "1.svg", least)
     two = explain(tmp_path / "2.svg", replace(least, processes=2))
     assert (one.svg, one.words) == (two.svg, two.words)
