@@ -9,6 +9,7 @@ noise. So the probability of a false alarm is at most `alpha` on each night, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +91,7 @@ def alarm_of_the_last_night(
     return next((one for one in alarms(values, canary, rules) if one.night == last), None)
 
 
+@lru_cache(maxsize=16)
 def nights_needed(rules: ChangeRules = DEFAULT_RULES) -> int:
     """How many nights a reference has at least: fewer could not give a p-value of `alpha`."""
     number = RECENT
