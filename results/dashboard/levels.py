@@ -14,9 +14,10 @@ from typing import Final
 
 from squall.results.dashboard.lake_facts import Run
 from squall.results.dashboard.nights import Cell, Nights
+from squall.results.dashboard.series_cache import SeriesCache
 from squall.results.lake.histogram import added, quantile_seconds
-from squall.results.trends.alarms import Alarm, alarm_of_the_last_night
-from squall.results.trends.change_points import ChangePoint, change_points
+from squall.results.trends.alarms import Alarm
+from squall.results.trends.change_points import ChangePoint
 
 NIGHTS_MAX: Final = 120
 CANARIES: Final = {
@@ -106,25 +107,32 @@ def canary_of(nights: Nights, days: Sequence[str], name: str = "loop_ms") -> lis
     return found
 
 
-def levels_of(nights: Nights, canary: Sequence[float]) -> dict[str, list[Level]]:
+def levels_of(nights: Nights, canary: Sequence[float], cache: SeriesCache) -> dict[str, list[Level]]:
     """Return the levels of all metrics of all scenarios, over the last nights; `canary` has those nights."""
     days = nights.last(NIGHTS_MAX)
     return {
-        scenario: [_level(scenario, metric, days, nights, canary) for metric in METRICS]
+        scenario: [_level(scenario, metric, days, nights, canary, cache) for metric in METRICS]
         for scenario in nights.scenarios
     }
 
 
-def _level(scenario: str, metric: Metric, days: tuple[str, ...], nights: Nights, canary: Sequence[float]) -> Level:
+def _level(
+    scenario: str,
+    metric: Metric,
+    days: tuple[str, ...],
+    nights: Nights,
+    canary: Sequence[float],
+    cache: SeriesCache,
+) -> Level:
     cells = nights.cells[scenario]
     values = [metric.of(_measured(cells[day])) if day in cells else None for day in days]
     series = [math.nan if one is None else one for one in values]
     measured = sum(one is not None for one in values)
     machine = canary if sum(not math.isnan(one) for one in canary) > 1 else None
-    points = change_points(series, machine) if measured > 1 else ()
+    points = cache.change_points(series, machine) if measured > 1 else ()
     alarm = None
     if metric.name in WITH_ALARM and measured and values[-1] is not None:
-        alarm = alarm_of_the_last_night(series, machine)
+        alarm = cache.alarm_of_the_last_night(series, machine)
     return Level(
         scenario, metric, days, tuple(values), tuple(_change(one, days, values, cells) for one in points), alarm
     )
