@@ -34,6 +34,7 @@ from squall.results.dashboard.series_cache import load_cache, save_cache
 from squall.results.dashboard.words import file_name
 from squall.results.history.whole_file import write_whole
 from squall.results.lake.store import Lake, LakeTrouble
+from squall.results.lake.triage import TRIAGE_FILE
 
 RECORD: Final = ".dashboard.json"
 LOCK: Final = ".lock"
@@ -126,6 +127,8 @@ def _source(lake: Lake) -> str:
     """Identify the state of the lake and the code that makes pages of it."""
     digest = blake2b(digest_size=16)
     digest.update(repr((str(lake.root.resolve()), sorted(lake.periods().items()))).encode())
+    with contextlib.suppress(OSError):  # nobody has decided about a change point yet
+        digest.update((lake.root / TRIAGE_FILE).read_bytes())
     for path in sorted((*FOLDER.rglob("*.*"), *FOLDER.with_name("charts").rglob("*.*"))):
         if path.suffix in (".py", ".html", ".css", ".js"):
             digest.update(path.read_bytes())

@@ -56,11 +56,13 @@ def _changes(level: Level) -> tuple[Mark, ...]:
             day_seconds(one.day),
             f"{level.metric.title} {percent(one.point.shift)}"
             + (", with the machine" if one.point.cause == "environment" else "")
-            + (f", commit {short_commit(one.commits[-1])}" if one.commits else ""),
+            + (f", commit {short_commit(one.commits[-1])}" if one.commits else "")
+            + (f", {one.state}" if one.state != "open" else ""),
             f"#night={one.day}",
             "change",
         )
         for one in level.changes
+        if one.state != "hidden"
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.lake.store import Lake
+from squall.results.lake.triage import Triage, decisions
 
 Row = Mapping[str, Any]
 UNJUDGED: Final = "none"
@@ -150,6 +151,8 @@ class LakeFacts:
     host_metrics: tuple[HostMetric, ...] = ()
     nights: tuple[Row, ...] = ()
     mutants: tuple[Row, ...] = ()
+    decisions: tuple[Triage, ...] = ()
+    """What people have decided about change points, the oldest first."""
 
 
 def read_lake(lake: Lake) -> LakeFacts:
@@ -177,6 +180,7 @@ def read_lake(lake: Lake) -> LakeFacts:
         host_metrics=_host_metrics(lake),
         nights=_dated(lake, "nights"),
         mutants=_dated(lake, "mutants"),
+        decisions=tuple(decisions(lake.root, lake.say)),
     )
 
 

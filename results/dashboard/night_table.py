@@ -24,10 +24,9 @@ class NightFacts:
 
 def night_facts(facts: LakeFacts, nights: Nights) -> dict[str, NightFacts]:
     """Return what was recorded of nights, by day."""
-    labels = {str(run.row["night"]): nights.day_of[run.key] for run in facts.runs if run.row["night"]}
     found: dict[str, NightFacts] = {}
     for row in facts.nights:
-        day = labels.get(row["night"] or "", str(row["date"]))
+        day = nights.named.get(row["night"] or "", str(row["date"]))
         names, reasons = row["left_out"] or (), row["left_out_why"] or ()
         found[day] = NightFacts(
             seconds=row["seconds"],

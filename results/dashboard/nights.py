@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from squall.results.dashboard.lake_facts import Run
@@ -75,6 +75,8 @@ class Nights:
     day_of: Mapping[str, str]
     cells: Mapping[str, Mapping[str, Cell]]
     """By scenario, by day."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The day of each night that has a name."""
 
     @property
     def tonight(self) -> str:
@@ -107,4 +109,5 @@ def nights_of(runs: Sequence[Run]) -> Nights:
         cells={
             scenario: {day: Cell(tuple(some)) for day, some in by_day.items()} for scenario, by_day in grouped.items()
         },
+        named=first_day,
     )

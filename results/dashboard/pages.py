@@ -99,7 +99,7 @@ def _tonight(overview: Overview) -> str:
 
 
 def _recent_changes(overview: Overview) -> list[Any]:
-    """Change points of the last nights, the newest first."""
+    """Change points of the last nights, the newest first; hidden ones take no room from others."""
     recent = set(overview.nights.last(STRIP_NIGHTS))
     found = [
         (change, level)
@@ -109,7 +109,9 @@ def _recent_changes(overview: Overview) -> list[Any]:
         if change.day in recent
     ]
     found.sort(key=lambda one: (one[0].day, abs(one[0].point.shift)), reverse=True)
-    return found[:CHANGES_SHOWN]
+    hidden = [one for one in found if one[0].state == "hidden"]
+    shown = [one for one in found if one[0].state != "hidden"]
+    return [*shown[:CHANGES_SHOWN], *hidden[:CHANGES_SHOWN]]
 
 
 def _scenario(overview: Overview, scenario: str, reports: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ def pages_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Path, list[Entry]]:
-    """Twenty-nine nights with their pages, and the entries of the thirtieth, in which a step of the latency is certain."""
+    """Twenty-nine nights with their pages, and the entries of the thirtieth, which makes a step certain."""
     place = tmp_path_factory.mktemp("nights")
     entries = list(forge_runs(240, per_night=8, scenarios=4, planted=PLANTED))
     last = max(one.date for one in entries)
