@@ -47,7 +47,7 @@ class Overview:
 def overview_of(facts: LakeFacts, cache: SeriesCache | None = None) -> Overview:
     """Work out everything; series that are in the cache are not segmented again."""
     cache = cache or SeriesCache()
-    nights = nights_of(facts.runs)
+    nights = nights_of(facts.runs, facts.nights)
     flakes = _flakes(nights)
     return Overview(
         facts=facts,

@@ -85,13 +85,14 @@ def pages(overview: Overview, reports: Mapping[str, str]) -> Iterator[Page]:
 
 
 def _tonight(overview: Overview) -> str:
-    tonight = tonight_of(overview) if overview.facts.runs else None
+    tonight = tonight_of(overview) if overview.nights.days else None
     time = charts.night_chart(overview.nights, overview.nights.last(STRIP_NIGHTS), dict(overview.recorded))
     return _render(
         "tonight.html",
         overview,
         tonight=tonight,
         recorded=overview.recorded.get(overview.nights.tonight),
+        simulated=sum(one.seconds for one in overview.tonight if one.row["world"] == "simulation"),
         time=figure(time, "time") if tonight else "",
         changes=_recent_changes(overview),
         flake_nights=FLAKE_NIGHTS,

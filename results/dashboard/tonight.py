@@ -128,6 +128,8 @@ def _sentence(overview: Overview, runs: Sequence[Run], not_run: Sequence[tuple[s
 
 
 def _endings(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "Nothing was run"
     counts = Counter(outcome_of(one) for one in runs)
     expected = counts["valid"] + counts["expected"]
     if expected == len(runs):
@@ -180,6 +182,8 @@ def _system(overview: Overview, runs: Sequence[Run], alarms: Sequence[Level]) ->
     undecided = [one for one in worse if one.alarm_state != "acknowledged"]
     if undecided:
         return _tile("System", "doubt", f"{several(len(undecided), 'metric')} became worse", lines)
+    if not runs:
+        return _tile("System", "doubt", "nothing was run", lines)
     return _tile("System", "good", "no open finding", lines)
 
 
@@ -202,6 +206,8 @@ def _testbed(overview: Overview, runs: Sequence[Run], not_run: Sequence[tuple[st
     if unproven:
         lines.append(Line(f"{several(unproven, 'fault')} without evidence tonight", "coverage.html"))
     lines += [Line(f"not run, {why}: {listed(names, 4)}") for why, names in _by_reason(not_run).items()]
+    if not runs:
+        return _tile("Testbed", "bad", "nothing was run", lines)
     if unknown:
         return _tile("Testbed", "doubt", f"{several(len(unknown), 'run')} of unknown outcome", lines)
     if unproven or not_run:
