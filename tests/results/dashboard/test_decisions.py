@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,17 @@ def said(line: str) -> None:
     return None
 
 
+@pytest.fixture(scope="module")
+def thirty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of thirty nights; the latency of one scenario has doubled three nights ago."""
+    root = tmp_path_factory.mktemp("forged") / "lake"
+    Lake(root).rebuild(forge_runs(240, per_night=8, scenarios=4, planted=PLANTED))
+    return root
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """Thirty nights; the latency of one scenario has doubled three nights ago."""
-    found = Lake(tmp_path / "lake")
-    found.rebuild(forge_runs(240, per_night=8, scenarios=4, planted=PLANTED))
-    return found
+def lake(thirty_nights: Path, tmp_path: Path) -> Lake:
+    return Lake(Path(shutil.copytree(thirty_nights, tmp_path / "lake")))
 
 
 def decide(lake: Lake, state: State, metric: str = "p99", night: str = "2026-11-22", note: str = "wanted") -> None:
