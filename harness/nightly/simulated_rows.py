@@ -33,7 +33,7 @@ def simulated_row(task: Task, scenario: Scenario, result: SimResult, outcome: Ou
         "verdict": outcome.ending,
         "expected": item.expected,
         "as_expected": item.is_expected(outcome.ending, outcome.anomalies),
-        "reasons": [result.problem[:LONGEST_TEXT]] if result.problem else [],
+        "reasons": [_in_one_line(result.problem)] if result.problem else [],
         "anomalies": list(outcome.anomalies),
         "world": "simulation",
         "commit": known.get("commit", ""),
@@ -56,12 +56,16 @@ def simulated_row(task: Task, scenario: Scenario, result: SimResult, outcome: Ou
             "occurrences": 1,
             "places": [],
             "fingerprint": fingerprint(scenario.scenario, name, kinds, scenario.cluster.mutants),
-            "witness": result.problem[:LONGEST_TEXT],
+            "witness": _in_one_line(result.problem),
             "faults": kinds,
         }
         for name in outcome.anomalies
     ]
     _add(task, {"runs": [run], "anomalies": anomalies}, began)
+
+
+def _in_one_line(problem: str) -> str:
+    return "; ".join(line.strip() for line in problem.splitlines() if line.strip())[:LONGEST_TEXT]
 
 
 def campaign_row(task: Task, scenario: str, results: Sequence[SimResult], began: datetime) -> None:

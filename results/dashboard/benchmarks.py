@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.results.dashboard.lake_facts import LakeFacts, Row
-from squall.results.trends.change_points import ChangePoint, change_points
+from squall.results.dashboard.series_cache import SeriesCache
+from squall.results.trends.change_points import ChangePoint
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,16 @@ class BenchmarkFigure:
         return last
 
 
-def benchmark_figures(facts: LakeFacts) -> list[BenchmarkFigure]:
+def benchmark_figures(facts: LakeFacts, cache: SeriesCache) -> list[BenchmarkFigure]:
     """Return all figures, in order of benchmark, figure and machine."""
     grouped: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in facts.benchmarks:
         if row["value"] is not None:
             grouped[row["benchmark"] or "", row["figure"] or "", row["machine"] or ""].append(row)
-    return [_figure(*name, rows) for name, rows in sorted(grouped.items())]
+    return [_figure(*name, rows, cache) for name, rows in sorted(grouped.items())]
 
 
-def _figure(benchmark: str, figure: str, machine: str, rows: Sequence[Row]) -> BenchmarkFigure:
+def _figure(benchmark: str, figure: str, machine: str, rows: Sequence[Row], cache: SeriesCache) -> BenchmarkFigure:
     points = tuple(_point(row) for row in rows)
     newest = rows[-1]
     values = [one.value for one in points]
@@ -73,7 +74,7 @@ def _figure(benchmark: str, figure: str, machine: str, rows: Sequence[Row]) -> B
         better=newest["better"] or "lower",
         machine=machine,
         points=points,
-        changes=change_points(values) if len(values) > 1 else (),
+        changes=cache.change_points(values) if len(values) > 1 else (),
         must=newest["must"],
         stretch=newest["stretch"],
     )

@@ -5,6 +5,7 @@
     DIR/reports/KEY.html       copies of reports of runs that were not as expected
     DIR/assets/…               style sheets and scripts
     DIR/.dashboard.json        what was written, and from what; the mark of a folder of ours
+    DIR/.series                change points and alarms, for the next build
     DIR/.lock                  held while one process builds
 
 Two builds at once take turns. A build that is killed leaves every page whole, old or new, and the next one goes on: a
@@ -29,12 +30,15 @@ from squall.results.dashboard.lake_facts import Run, read_lake
 from squall.results.dashboard.nights import outcome_of
 from squall.results.dashboard.overview import overview_of
 from squall.results.dashboard.pages import FOLDER, Page, assets, pages
+from squall.results.dashboard.series_cache import load_cache, save_cache
 from squall.results.dashboard.words import file_name
 from squall.results.history.whole_file import write_whole
 from squall.results.lake.store import Lake, LakeTrouble
+from squall.results.lake.triage import TRIAGE_FILE
 
 RECORD: Final = ".dashboard.json"
 LOCK: Final = ".lock"
+SERIES: Final = ".series"
 REPORTS: Final = "reports"
 REPORTS_MAX: Final = 200
 REPORT_BYTES_MAX: Final = 20_000_000
@@ -94,12 +98,14 @@ def _build(lake: Lake, target: Path) -> Built:
         return Built(pages=len(before.files), unchanged=True)
     for draft in target.rglob(".*.new"):
         draft.unlink(missing_ok=True)  # of a build that was killed: only who holds the lock writes one
-    overview = overview_of(read_lake(lake))
+    series = load_cache(target / SERIES)
+    overview = overview_of(read_lake(lake), series)
     reports = _copied_reports(overview.facts.runs, target)
     files, written = list(reports.values()), 0
     for path, content in _everything(pages(overview, reports)):
         files.append(path)
         written += _write(target / path, content.encode())
+    save_cache(target / SERIES, series)
     removed = _remove(target, set(before.files) - set(files))
     write_whole(target / RECORD, msgspec.json.encode(_Record("" if arrived else source, tuple(sorted(files)))))
     return Built(len(files), written, removed)
@@ -121,6 +127,8 @@ def _source(lake: Lake) -> str:
     """Identify the state of the lake and the code that makes pages of it."""
     digest = blake2b(digest_size=16)
     digest.update(repr((str(lake.root.resolve()), sorted(lake.periods().items()))).encode())
+    with contextlib.suppress(OSError):  # nobody has decided about a change point yet
+        digest.update((lake.root / TRIAGE_FILE).read_bytes())
     for path in sorted((*FOLDER.rglob("*.*"), *FOLDER.with_name("charts").rglob("*.*"))):
         if path.suffix in (".py", ".html", ".css", ".js"):
             digest.update(path.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -18,6 +19,7 @@ from squall.results.dashboard.words import day_seconds, percent, short_commit
 
 NIGHTS: Final = Axis("night", "date")
 RECOVERIES_MAX: Final = 600
+_PLAIN: Final = re.compile(r"[\w#=.-]*")
 
 
 def latency_chart(levels: Sequence[Level]) -> Chart:
@@ -56,11 +58,13 @@ def _changes(level: Level) -> tuple[Mark, ...]:
             day_seconds(one.day),
             f"{level.metric.title} {percent(one.point.shift)}"
             + (", with the machine" if one.point.cause == "environment" else "")
-            + (f", commit {short_commit(one.commits[-1])}" if one.commits else ""),
+            + (f", commit {short_commit(one.commits[-1])}" if one.commits else "")
+            + (f", {one.state}" if one.state != "open" else ""),
             f"#night={one.day}",
             "change",
         )
         for one in level.changes
+        if one.state != "hidden"
     )
 
 
@@ -101,16 +105,12 @@ def recovery_chart(runs: Iterable[tuple[str, Run]]) -> Chart | None:
                 [one[1] for one in some],
                 "points",
                 labels=[one[2] for one in some],
-                hrefs=[one[3] if _is_plain(one[3]) else "" for one in some],
+                hrefs=[one[3] if _PLAIN.fullmatch(one[3]) else "" for one in some],
             )
             for kind, some in sorted(points.items())
         ),
         height=150,
     )
-
-
-def _is_plain(href: str) -> bool:
-    return all(letter.isalnum() or letter in "#=._-" for letter in href)
 
 
 def night_chart(nights: Nights, days: Sequence[str], recorded: dict[str, NightFacts]) -> Chart:

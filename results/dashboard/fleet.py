@@ -12,9 +12,10 @@ from typing import Final
 from squall.results.dashboard.lake_facts import LakeFacts, MachineSample, Run
 from squall.results.dashboard.levels import CANARIES, NIGHTS_MAX, canary_of
 from squall.results.dashboard.nights import Nights, Outcome, outcome_of
-from squall.results.trends.alarms import Alarm, alarm_of_the_last_night
+from squall.results.dashboard.series_cache import SeriesCache
+from squall.results.trends.alarms import Alarm
 from squall.results.trends.binomial import Interval, wilson_interval
-from squall.results.trends.change_points import ChangePoint, change_points
+from squall.results.trends.change_points import ChangePoint
 
 NIGHTS_SHOWN: Final = 30
 NOISY: Final = 0.25
@@ -85,7 +86,7 @@ class Fleet:
         return self.noise_tonight is not None and self.noise_tonight >= NOISY
 
 
-def fleet_of(facts: LakeFacts, nights: Nights) -> Fleet:
+def fleet_of(facts: LakeFacts, nights: Nights, cache: SeriesCache) -> Fleet:
     """Return what is known of hosts and machines."""
     shown = set(nights.last(NIGHTS_SHOWN))
     runs = [one for one in facts.runs if nights.day_of[one.key] in shown]
@@ -93,7 +94,7 @@ def fleet_of(facts: LakeFacts, nights: Nights) -> Fleet:
     return Fleet(
         hosts=_hosts(runs),
         machines=_machines(runs),
-        canaries=tuple(_canary(name, title, nights) for name, title in CANARIES.items()),
+        canaries=tuple(_canary(name, title, nights, cache) for name, title in CANARIES.items()),
         noise_tonight=_median(tonight, "loop_noise"),
         series=_series(facts),
     )
@@ -148,7 +149,7 @@ def _median(runs: Sequence[Run], name: str) -> float | None:
     return median(values) if values else None
 
 
-def _canary(name: str, title: str, nights: Nights) -> Canary:
+def _canary(name: str, title: str, nights: Nights, cache: SeriesCache) -> Canary:
     days = nights.last(NIGHTS_MAX)
     values = canary_of(nights, days, name)
     measured = sum(not math.isnan(one) for one in values)
@@ -158,8 +159,8 @@ def _canary(name: str, title: str, nights: Nights) -> Canary:
         title,
         days,
         tuple(None if math.isnan(one) else one for one in values),
-        change_points(values) if known else (),
-        alarm_of_the_last_night(values) if known and not math.isnan(values[-1]) else None,
+        cache.change_points(values) if known else (),
+        cache.alarm_of_the_last_night(values) if known and not math.isnan(values[-1]) else None,
     )
 
 

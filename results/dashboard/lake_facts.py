@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from squall.results.lake.store import Lake
+from squall.results.lake.triage import Triage, decisions
 
 Row = Mapping[str, Any]
 UNJUDGED: Final = "none"
+LATENCY_COLUMNS: Final = ("key", "p50_s", "p99_s", "p999_s")
 
 
 @dataclass(frozen=True)
@@ -145,13 +151,15 @@ class LakeFacts:
     host_metrics: tuple[HostMetric, ...] = ()
     nights: tuple[Row, ...] = ()
     mutants: tuple[Row, ...] = ()
+    decisions: tuple[Triage, ...] = ()
+    """What people have decided about change points, the oldest first."""
 
 
 def read_lake(lake: Lake) -> LakeFacts:
     """Read a lake. Raises LakeTrouble."""
     anomalies = _by_key(lake, "anomalies")
     faults = _by_key(lake, "faults")
-    latencies = _by_key(lake, "latency")
+    latencies = _latencies(lake)
     machines = _by_key(lake, "machines")
     runs = []
     for row in lake.table("runs").to_pylist():
@@ -161,7 +169,7 @@ def read_lake(lake: Lake) -> LakeFacts:
                 row,
                 tuple(_anomaly(one) for one in anomalies[key]),
                 tuple(_fault(one) for one in faults[key]),
-                next((_latency(one) for one in latencies[key] if one["operation"] == "send"), None),
+                latencies.get(key),
                 next((_machine(one) for one in machines[key]), None),
             )
         )
@@ -172,6 +180,7 @@ def read_lake(lake: Lake) -> LakeFacts:
         host_metrics=_host_metrics(lake),
         nights=_dated(lake, "nights"),
         mutants=_dated(lake, "mutants"),
+        decisions=tuple(decisions(lake.root, lake.say)),
     )
 
 
@@ -226,8 +235,19 @@ def _fault(row: Row) -> FaultFacts:
     )
 
 
-def _latency(row: Row) -> Latency:
-    return Latency(row["classes"] or (), row["counts"] or (), row["p50_s"], row["p99_s"], row["p999_s"])
+def _latencies(lake: Lake) -> dict[str, Latency]:
+    table = lake.table("latency", columns=[*LATENCY_COLUMNS, "operation", "classes", "counts"])
+    table = table.filter(pc.equal(table["operation"], "send"))
+    keys, *quantiles = (table[name].to_pylist() for name in LATENCY_COLUMNS)
+    lists = zip(_lists(table["classes"]), _lists(table["counts"]), *quantiles, strict=True)
+    return {key: Latency(*facts) for key, facts in zip(reversed(keys), reversed(list(lists)), strict=True)}
+
+
+def _lists(column: pa.ChunkedArray) -> list[list[int]]:
+    """Return a column of lists, empty where there is none. Converting each number by itself takes ten times as long."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
+    numbers = pc.list_flatten(column).to_numpy().tolist()
+    return [numbers[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
 
 
 def _machine(row: Row) -> MachineSample:

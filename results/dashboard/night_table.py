@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from squall.results.dashboard.lake_facts import LakeFacts
+from squall.results.dashboard.lake_facts import LakeFacts, Row
 from squall.results.dashboard.nights import Nights
 
 NO_REASON: Final = "no reason was recorded"
@@ -13,39 +15,54 @@ NO_REASON: Final = "no reason was recorded"
 
 @dataclass(frozen=True)
 class NightFacts:
-    """A night as it was recorded. `left_out` are pairs of name and reason."""
+    """What was recorded of the nights of a day: shards, for instance, are several. `left_out` has names with reasons.
 
+    `costs` has a sum for each currency; that of a night which does not name one has an empty name.
+    """
+
+    nights: int = 0
     seconds: float | None = None
-    cost: float | None = None
-    currency: str = ""
+    costs: tuple[tuple[str, float], ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
-    recorded: bool = False
 
 
 def night_facts(facts: LakeFacts, nights: Nights) -> dict[str, NightFacts]:
     """Return what was recorded of nights, by day."""
-    labels = {str(run.row["night"]): nights.day_of[run.key] for run in facts.runs if run.row["night"]}
-    found: dict[str, NightFacts] = {}
+    by_day: dict[str, list[Row]] = defaultdict(list)
     for row in facts.nights:
-        day = labels.get(row["night"] or "", str(row["date"]))
-        names, reasons = row["left_out"] or (), row["left_out_why"] or ()
-        found[day] = NightFacts(
-            seconds=row["seconds"],
-            cost=row["cost"],
-            currency=row["currency"] or "",
-            left_out=tuple(zip(names, [*reasons, *[""] * len(names)], strict=False)),
-            recorded=True,
-        )
-    return found
+        by_day[nights.named.get(row["night"] or "", str(row["date"]))].append(row)
+    return {day: _facts(rows) for day, rows in by_day.items()}
+
+
+def _facts(rows: Sequence[Row]) -> NightFacts:
+    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
+    costs: dict[str, float] = defaultdict(float)
+    for row in rows:
+        if row["cost"] is not None:
+            costs[row["currency"] or ""] += row["cost"]
+    return NightFacts(
+        nights=len(rows),
+        seconds=sum(seconds) if seconds else None,
+        costs=tuple(sorted(costs.items())),
+        left_out=tuple(pair for row in rows for pair in _left_out(row)),
+    )
+
+
+def _left_out(row: Row) -> Iterator[tuple[str, str]]:
+    names, reasons = row["left_out"] or (), row["left_out_why"] or ()
+    return zip(names, [*reasons, *[""] * len(names)], strict=False)
 
 
 def not_run_tonight(nights: Nights, recorded: NightFacts | None) -> list[tuple[str, str]]:
-    """Return what was not run tonight, with reasons: what the night left out, and scenarios that ran a week before."""
-    found = dict(recorded.left_out) if recorded else {}
+    """Return what was not run tonight, with reasons: what was left out, and scenarios that ran a week before.
+
+    What one night leaves out and another of the same day runs was run.
+    """
+    ran = {scenario for scenario, cells in nights.cells.items() if nights.tonight in cells}
+    found = {name: why for name, why in (recorded.left_out if recorded else ()) if name not in ran}
     week = nights.last(8)[:-1]
     for scenario in nights.scenarios:
-        cells = nights.cells[scenario]
-        last = max(cells)
-        if nights.tonight not in cells and last in week and scenario not in found:
+        last = max(nights.cells[scenario])
+        if scenario not in ran and last in week and scenario not in found:
             found[scenario] = NO_REASON
     return sorted(found.items())

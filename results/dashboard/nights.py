@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from squall.results.dashboard.lake_facts import Run
+from squall.results.dashboard.lake_facts import Row, Run
 
 Outcome = Literal["valid", "expected", "unknown", "invalid"]
 """How a run ended, compared with what its scenario expects. Both a violation that was not expected and an expected one
@@ -69,12 +69,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Nights:
-    """All runs by night and scenario. `days` are the nights on which anything ran, the oldest first."""
+    """All runs by night and scenario. `days` are those of all nights, the oldest first, also if nothing ran."""
 
     days: tuple[str, ...]
     day_of: Mapping[str, str]
     cells: Mapping[str, Mapping[str, Cell]]
     """By scenario, by day."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The day of each night that has a name."""
 
     @property
     def tonight(self) -> str:
@@ -91,20 +93,24 @@ class Nights:
         return self.days[-number:]
 
 
-def nights_of(runs: Sequence[Run]) -> Nights:
-    """Group runs, which are in order of time."""
-    first_day: dict[str, str] = {}
+def nights_of(runs: Sequence[Run], recorded: Iterable[Row] = ()) -> Nights:
+    """Group runs, which are in order of time. `recorded` are rows of the table `nights`.
+
+    A night without a row began on the day of its first run.
+    """
+    named = {str(row["night"]): str(row["date"]) for row in recorded if row["night"]}
     for run in runs:
         if run.row["night"]:
-            first_day.setdefault(run.row["night"], run.date)
-    day_of = {run.key: first_day.get(run.row["night"] or "", run.date) for run in runs}
+            named.setdefault(run.row["night"], run.date)
+    day_of = {run.key: named.get(run.row["night"] or "", run.date) for run in runs}
     grouped: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         grouped[run.scenario][day_of[run.key]].append(run)
     return Nights(
-        days=tuple(sorted(set(day_of.values()))),
+        days=tuple(sorted({*day_of.values(), *named.values()})),
         day_of=day_of,
         cells={
             scenario: {day: Cell(tuple(some)) for day, some in by_day.items()} for scenario, by_day in grouped.items()
         },
+        named=named,
     )

@@ -12,9 +12,10 @@ from squall.results.dashboard.coverage import Coverage, coverage_of
 from squall.results.dashboard.findings import KnownFinding, known_findings
 from squall.results.dashboard.fleet import Fleet, fleet_of
 from squall.results.dashboard.lake_facts import LakeFacts, Run
-from squall.results.dashboard.levels import NIGHTS_MAX, Level, canary_of, levels_of
+from squall.results.dashboard.levels import NIGHTS_MAX, Basis, Level, canary_of, levels_of
 from squall.results.dashboard.night_table import NightFacts, night_facts
 from squall.results.dashboard.nights import Nights, nights_of
+from squall.results.dashboard.series_cache import SeriesCache
 from squall.results.dashboard.simulation import Simulation, simulation_of
 from squall.results.trends.flakes import FlakeRate, Outcome, flake_rates
 
@@ -43,20 +44,21 @@ class Overview:
         return sorted(self.nights.runs_of(self.nights.tonight), key=lambda one: (one.started, one.key))
 
 
-def overview_of(facts: LakeFacts) -> Overview:
-    """Work out everything."""
-    nights = nights_of(facts.runs)
+def overview_of(facts: LakeFacts, cache: SeriesCache | None = None) -> Overview:
+    """Work out everything; series that are in the cache are not segmented again."""
+    cache = cache or SeriesCache()
+    nights = nights_of(facts.runs, facts.nights)
     flakes = _flakes(nights)
     return Overview(
         facts=facts,
         nights=nights,
         findings=known_findings(nights),
-        levels=levels_of(nights, canary_of(nights, nights.last(NIGHTS_MAX))),
+        levels=levels_of(Basis(nights, canary_of(nights, nights.last(NIGHTS_MAX)), cache, facts.decisions)),
         flakes=[one for one in flakes if one.flakes],
         flake_total=FlakeRate("all scenarios", sum(one.flakes for one in flakes), sum(one.runs for one in flakes)),
-        fleet=fleet_of(facts, nights),
+        fleet=fleet_of(facts, nights, cache),
         coverage=coverage_of(nights),
-        benchmarks=benchmark_figures(facts),
+        benchmarks=benchmark_figures(facts, cache),
         simulation=simulation_of(facts),
         recorded=night_facts(facts, nights),
     )

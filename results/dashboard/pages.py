@@ -85,13 +85,14 @@ def pages(overview: Overview, reports: Mapping[str, str]) -> Iterator[Page]:
 
 
 def _tonight(overview: Overview) -> str:
-    tonight = tonight_of(overview) if overview.facts.runs else None
+    tonight = tonight_of(overview) if overview.nights.days else None
     time = charts.night_chart(overview.nights, overview.nights.last(STRIP_NIGHTS), dict(overview.recorded))
     return _render(
         "tonight.html",
         overview,
         tonight=tonight,
         recorded=overview.recorded.get(overview.nights.tonight),
+        simulated=sum(one.seconds for one in overview.tonight if one.row["world"] == "simulation"),
         time=figure(time, "time") if tonight else "",
         changes=_recent_changes(overview),
         flake_nights=FLAKE_NIGHTS,
@@ -99,7 +100,7 @@ def _tonight(overview: Overview) -> str:
 
 
 def _recent_changes(overview: Overview) -> list[Any]:
-    """Change points of the last nights, the newest first."""
+    """Change points of the last nights, the newest first; hidden ones take no room from others."""
     recent = set(overview.nights.last(STRIP_NIGHTS))
     found = [
         (change, level)
@@ -109,7 +110,9 @@ def _recent_changes(overview: Overview) -> list[Any]:
         if change.day in recent
     ]
     found.sort(key=lambda one: (one[0].day, abs(one[0].point.shift)), reverse=True)
-    return found[:CHANGES_SHOWN]
+    hidden = [one for one in found if one[0].state == "hidden"]
+    shown = [one for one in found if one[0].state != "hidden"]
+    return [*shown[:CHANGES_SHOWN], *hidden[:CHANGES_SHOWN]]
 
 
 def _scenario(overview: Overview, scenario: str, reports: Mapping[str, str]) -> str:

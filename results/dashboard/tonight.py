@@ -81,7 +81,12 @@ def tonight_of(overview: Overview) -> Tonight:
     runs = overview.tonight
     counts = Counter(outcome_of(one) for one in runs)
     recent, older = _by_state(overview)
-    alarms = tuple(one for some in overview.levels.values() for one in some if one.alarm is not None)
+    alarms = tuple(
+        one
+        for some in overview.levels.values()
+        for one in some
+        if one.alarm is not None and one.alarm_state != "hidden"
+    )
     not_run = not_run_tonight(nights, overview.recorded.get(nights.tonight))
     tiles = (_system(overview, runs, alarms), _testbed(overview, runs, not_run), _machine(overview, alarms))
     return Tonight(
@@ -123,6 +128,8 @@ def _sentence(overview: Overview, runs: Sequence[Run], not_run: Sequence[tuple[s
 
 
 def _endings(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "Nothing was run"
     counts = Counter(outcome_of(one) for one in runs)
     expected = counts["valid"] + counts["expected"]
     if expected == len(runs):
@@ -172,8 +179,11 @@ def _system(overview: Overview, runs: Sequence[Run], alarms: Sequence[Level]) ->
         return _tile("System", "bad", f"{several(len(missed), 'run')} did not end as expected", lines)
     if open_findings:
         return _tile("System", "bad", f"{several(len(open_findings), 'open finding')}, none new", lines)
-    if worse:
-        return _tile("System", "doubt", f"{several(len(worse), 'metric')} became worse", lines)
+    undecided = [one for one in worse if one.alarm_state != "acknowledged"]
+    if undecided:
+        return _tile("System", "doubt", f"{several(len(undecided), 'metric')} became worse", lines)
+    if not runs:
+        return _tile("System", "doubt", "nothing was run", lines)
     return _tile("System", "good", "no open finding", lines)
 
 
@@ -184,9 +194,9 @@ def _since(one: KnownFinding) -> str:
 
 def _alarm_text(level: Level) -> str:
     assert level.alarm is not None
-    return (
-        f"{level.metric.title} of {level.scenario} {percent(level.alarm.shift)} since {level.days[level.alarm.since]}"
-    )
+    decision = f", {level.alarm_state} by {level.decision.who}" if level.decision else ""
+    since = level.days[level.alarm.since]
+    return f"{level.metric.title} of {level.scenario} {percent(level.alarm.shift)} since {since}{decision}"
 
 
 def _testbed(overview: Overview, runs: Sequence[Run], not_run: Sequence[tuple[str, str]]) -> Tile:
@@ -196,6 +206,8 @@ def _testbed(overview: Overview, runs: Sequence[Run], not_run: Sequence[tuple[st
     if unproven:
         lines.append(Line(f"{several(unproven, 'fault')} without evidence tonight", "coverage.html"))
     lines += [Line(f"not run, {why}: {listed(names, 4)}") for why, names in _by_reason(not_run).items()]
+    if not runs:
+        return _tile("Testbed", "bad", "nothing was run", lines)
     if unknown:
         return _tile("Testbed", "doubt", f"{several(len(unknown), 'run')} of unknown outcome", lines)
     if unproven or not_run:

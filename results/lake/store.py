@@ -236,7 +236,7 @@ class Lake:
         tables = []
         for path in paths:
             try:
-                tables.append(pq.read_table(path, schema=_present(path, fields)))
+                tables.append(_read_part(path, fields))
             except pa.ArrowException as trouble:
                 problem = str(trouble).splitlines()[0]
                 raise LakeTrouble(
@@ -320,7 +320,7 @@ class Lake:
         """Read a part; set it aside if it cannot be read."""
         schema = TABLES[table].schema
         try:
-            found = pq.read_table(self._folder / path, schema=_present(self._folder / path, schema))
+            found = _read_part(self._folder / path, schema)
         except (OSError, pa.ArrowException) as trouble:
             self._set_aside(self._folder / path, str(trouble).splitlines()[0], bad)
             return None
@@ -446,10 +446,14 @@ def _joined(name: str, entries: Sequence[Mapping[str, list[Any]]]) -> pa.Table:
     return pa.table([pa.array(columns[one.name], one.type) for one in schema], schema=schema)
 
 
-def _present(path: Path, fields: pa.Schema) -> pa.Schema:
-    """Return those of the fields that a part has: older parts lack columns that were added since."""
-    there = set(pq.read_schema(path).names)
-    return pa.schema([one for one in fields if one.name in there])
+def _read_part(path: Path, fields: pa.Schema) -> pa.Table:
+    """Read those of the fields that a part has: older parts lack columns that were added since.
+
+    The file is opened once; most parts are so small that threads would take longer to begin than to read.
+    """
+    with pq.ParquetFile(path) as part:
+        there = set(part.schema_arrow.names)
+        return part.read(columns=[one for one in fields.names if one in there], use_threads=False)
 
 
 def _months_to_fold(manifest: _Manifest, today: date) -> dict[str, list[str]]:

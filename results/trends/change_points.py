@@ -80,8 +80,21 @@ def change_points(
     points = [
         replace(one, night=int(nights[one.night]), provisional=not _near(one.night, shorter, rules)) for one in found
     ]
+    return with_causes(tuple(points), values, canary, rules)
+
+
+def with_causes(
+    points: tuple[ChangePoint, ...],
+    values: npt.ArrayLike,
+    canary: npt.ArrayLike | None,
+    rules: ChangeRules = DEFAULT_RULES,
+) -> tuple[ChangePoint, ...]:
+    """Attribute the change points of a series to the environment where the canary changed on the same nights.
+
+    Raises ValueError for series of different lengths.
+    """
     if canary is None:
-        return tuple(points)
+        return points
     changed = _nights_changed(tuple(np.asarray(same_length(values, canary), dtype=np.float64).tolist()), rules)
     return tuple(replace(one, cause="environment") if _near(one.night, changed, rules) else one for one in points)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
-from math import erfc, floor, inf, sqrt
+from itertools import accumulate, pairwise
+from math import erfc, floor, gcd, inf, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -97,12 +97,23 @@ def _exact_tails(doubled: tuple[int, ...], chosen: int, total: int) -> tuple[flo
 
 @lru_cache(maxsize=1024)
 def _cumulated(doubled: tuple[int, ...], chosen: int) -> Floats:
-    """By sum of doubled ranks: in how many ways `chosen` of the ranks have this sum or a smaller one."""
-    ways = np.zeros((chosen + 1, sum(doubled[-chosen:]) + 1))
+    """By sum of doubled ranks: in how many ways `chosen` of the ranks have this sum or a smaller one.
+
+    `doubled` is sorted. Ranks are counted from the smallest, in the largest unit that divides their distances, and only
+    numbers of ranks that can still become `chosen` are followed, over the sums that they can have.
+    """
+    least = doubled[0]
+    unit = gcd(*(rank - least for rank in doubled)) or 1
+    ranks = [(rank - least) // unit for rank in doubled]
+    sums = [0, *accumulate(ranks)]
+    ways = np.zeros((chosen + 1, sums[-1] - sums[-1 - chosen] + 1))
     ways[0, 0] = 1
-    for rank in doubled:
-        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
-    cumulated = np.cumsum(ways[chosen])
+    for number, rank in enumerate(ranks, 1):
+        low, high = max(1, chosen - (len(ranks) - number)), min(chosen, number)
+        start, end = sums[low - 1], sums[number] - sums[number - high] - rank + 1
+        ways[low : high + 1, start + rank : end + rank] += ways[low - 1 : high, start:end]
+    below = np.zeros(chosen * least)
+    cumulated = np.concatenate((below, np.repeat(np.cumsum(ways[chosen]), unit)))[: sum(doubled[-chosen:]) + 1]
     cumulated.setflags(write=False)
     return cumulated
 

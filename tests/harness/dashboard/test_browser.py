@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -294,24 +294,29 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def processor_seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_ten_thousand_runs_are_built_and_shown_in_time(browser: Browser, tmp_path: Path) -> None:
-    """From nothing in two minutes and 4 GiB; a night more in 15 s; painted within a second, from disk."""
+    """From nothing in two minutes and 4 GiB; a night more in 15 s; painted within a second, from disk.
+
+    Builds are measured in processor time, since other tests may run beside this one: it is stricter than the bars.
+    """
     nights = 168
     entries = [*forge_runs(60 * nights), *forge_nights(nights)]
     lake = Lake(tmp_path / "lake")
     lake.rebuild(one for one in entries if one.date != "2026-11-24")
-    began = time.perf_counter()
-    build(lake, tmp_path / "pages", lambda line: None)
-    assert time.perf_counter() - began <= 120
+    assert processor_seconds(lambda: build(lake, tmp_path / "pages", lambda line: None)) <= 60
     assert peak_memory_mb() <= 4096
     for one in entries:
         if one.date == "2026-11-24":
             lake.add(one)
-    began = time.perf_counter()
-    build(lake, tmp_path / "pages", lambda line: None)
-    assert time.perf_counter() - began <= 15
+    assert processor_seconds(lambda: build(lake, tmp_path / "pages", lambda line: None)) <= 10
     assert max(page.stat().st_size for page in (tmp_path / "pages").rglob("*.html")) < 2_000_000
     browser.folder, before = tmp_path / "pages", browser.folder
     try:

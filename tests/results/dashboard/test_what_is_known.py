@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from squall.results.dashboard.compare import differences
-from squall.results.dashboard.lake_facts import Latency, Run, read_lake
+from squall.results.dashboard.lake_facts import LakeFacts, Latency, Run, read_lake
+from squall.results.dashboard.night_table import night_facts, not_run_tonight
 from squall.results.dashboard.nights import nights_of, outcome_of, outcome_text
 from squall.results.dashboard.overview import Overview, overview_of
 from squall.results.dashboard.simulation import estimated_unseen
 from squall.results.dashboard.tonight import tonight_of
 from squall.results.dashboard.words import file_name, seconds
 from squall.results.lake.histogram import added, quantile_seconds
+from squall.results.lake.schema import TABLES
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_lake import Planted, forge_runs
 from squall.results.synthetic.forge_nights import forge_nights
@@ -37,7 +39,7 @@ def run_of(**row: Any) -> Run:
         "key": "r1", "date": "2026-11-24", "started": "2026-11-24T01:00:00+00:00", "scenario": "kills", "night": "",
         "verdict": "valid", "expected": "valid", "as_expected": True, "anomalies": [], "reasons": [], "mutants": [],
     }  # fmt: skip
-    return Run({**facts, **row})
+    return Run({**dict.fromkeys(TABLES["runs"].schema.names), **facts, **row})
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,44 @@ def test_runs_after_midnight_belong_to_the_night_that_began_before() -> None:
     nights = nights_of(runs)
     assert nights.day_of == {"a": "2026-11-23", "b": "2026-11-23", "c": "2026-11-24"}
     assert nights.days == ("2026-11-23", "2026-11-24")
+
+
+def night_row(name: str, date: str, **row: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(("seconds", "cost", "currency", "left_out", "left_out_why"))
+    return {"key": f"night-{name}", "date": date, "night": name, **empty, **row}
+
+
+def test_the_row_of_a_night_says_on_which_day_it_began() -> None:
+    runs = (run_of(key="a", date="2026-11-24", night="n1"),)
+    facts = LakeFacts(runs=runs, nights=(night_row("n1", "2026-11-23", seconds=60.0),))
+    nights = nights_of(facts.runs, facts.nights)
+    assert nights.days == ("2026-11-23",) and nights.day_of["a"] == "2026-11-23"
+    assert night_facts(facts, nights)["2026-11-23"].seconds == 60.0
+
+
+def test_nights_of_one_day_are_added_up_and_what_one_of_them_ran_was_run() -> None:
+    left = {"left_out": ["kills", "pauses"], "left_out_why": ["no time", "no money"]}
+    facts = LakeFacts(
+        runs=(run_of(key="a", night="n2"),),
+        nights=(
+            night_row("n1", "2026-11-24", seconds=60.0, cost=1.0, currency="EUR", **left),
+            night_row("n2", "2026-11-24", seconds=30.0, cost=0.5, currency="EUR"),
+        ),
+    )
+    nights = nights_of(facts.runs, facts.nights)
+    recorded = night_facts(facts, nights)["2026-11-24"]
+    assert (recorded.nights, recorded.seconds, recorded.costs) == (2, 90.0, (("EUR", 1.5),))
+    assert not_run_tonight(nights, recorded) == [("pauses", "no money")]
+
+
+def test_a_night_in_which_nothing_ran_is_not_green() -> None:
+    why = {"left_out": ["kills"], "left_out_why": ["the night was interrupted before"]}
+    facts = LakeFacts(runs=(run_of(date="2026-11-23"),), nights=(night_row("n2", "2026-11-24", seconds=2.0, **why),))
+    tonight = tonight_of(overview_of(facts))
+    assert tonight.day == "2026-11-24"
+    assert tonight.sentence.startswith("Nothing was run; 1 scenario was not run")
+    assert {one.condition for one in tonight.tiles} == {"doubt", "bad"}
+    assert tonight.not_run == [("kills", "the night was interrupted before")]
 
 
 def test_findings_are_new_or_resolved_with_their_dates(overview: Overview) -> None:
@@ -113,7 +153,8 @@ def test_the_sentence_says_what_broke_and_what_was_not_run(overview: Overview) -
 def test_what_was_left_out_keeps_its_reason(overview: Overview) -> None:
     day, recorded = next((day, one) for day, one in overview.recorded.items() if one.left_out)
     assert recorded.left_out == (("kitchen-sink-30m", "it does not fit the budget of 90 min"),)
-    assert recorded.cost and recorded.currency == "EUR" and day in overview.nights.days
+    ((currency, cost),) = recorded.costs
+    assert cost > 0 and currency == "EUR" and day in overview.nights.days
 
 
 def test_coverage_counts_proven_faults_only(overview: Overview) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall.results.trends.alarms import RECENT, alarm_of_the_last_night, alarms, nights_needed
+from squall.results.trends.alarms import RECENT, alarm_of_the_last_night, alarms, least_p, nights_needed
 from squall.results.trends.change_points import ChangeRules
+from squall.results.trends.ranks import rank_test
 from tests.results.trends.forged_nights import REPETITIONS_A_NIGHT, figures, with_step
 
 Floats = npt.NDArray[np.float64]
@@ -57,6 +58,19 @@ def test_a_lasting_step_raises_one_alarm_only() -> None:
 
 def test_a_step_below_the_minimum_shift_raises_none() -> None:
     assert alarms(with_step(noisy(noise=0.001), 40, 1.02)) == ()
+
+
+@given(
+    st.lists(st.integers(0, 12).map(float), min_size=3, max_size=40),
+    st.lists(st.integers(0, 14).map(float), min_size=RECENT, max_size=RECENT),
+)
+def test_the_bound_that_spares_a_rank_test_is_never_above_its_p(reference: list[float], recent: list[float]) -> None:
+    assert least_p(np.array(reference), np.array(recent)) <= rank_test(reference, recent).p * (1 + 1e-12)
+
+
+def test_the_bound_is_that_p_where_nothing_overlaps() -> None:
+    reference, recent = np.arange(40.0), np.array([50.0, 51.0, 52.0])
+    assert least_p(reference, recent) == pytest.approx(rank_test(reference, recent).p) == pytest.approx(2 / comb(43, 3))
 
 
 def test_the_nights_needed_follow_from_the_number_of_arrangements() -> None:
