@@ -32,7 +32,7 @@ check: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark' $(UNIT_TESTS)
 
 test: lint typecheck
-	.venv/bin/python -m pytest -n 3 --dist loadgroup -m 'not full' --durations=15 --durations-min=5
+	.venv/bin/python -m pytest -n 4 --dist loadgroup -m 'not full' --durations=15 --durations-min=5
 
 test-full: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup

@@ -73,6 +73,7 @@ def test_a_loop_can_notice_a_cancellation_that_was_swallowed() -> None:
             while True:
                 raise_if_cancelled()
                 try:
+                    # Longer than the test: only a cancellation ends it.
                     await asyncio.sleep(5)
                 except asyncio.CancelledError:
                     continue  # as `wait_for` may do

@@ -28,7 +28,9 @@ time: {load: 4s, settle: 5s}
 
 
 @pytest.mark.parametrize(
-    ("number", "processes"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)], ids=["SIGINT-2", "SIGTERM-1"]
+    ("number", "processes"),
+    [pytest.param(signal.SIGINT, 2, marks=pytest.mark.full), (signal.SIGTERM, 1)],
+    ids=["SIGINT-2", "SIGTERM-1"],
 )
 def test_a_simulation_sums_up_the_seeds_that_ended(number: signal.Signals, processes: int, squall: Any) -> None:
     (squall.directory / "small.yaml").write_text(SUITE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -58,13 +59,18 @@ def typed() -> Iterator[Any]:
                 yield pytest.param(found[1], id=f"{path.name}:{number} {found[1][:60]}")
 
 
+@functools.cache
+def all_commands() -> Any:
+    return typer.main.get_command(app)
+
+
 def assert_exists(command: str) -> None:
     """The command is one, and each of its options is one of its options."""
     try:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    here: Any = typer.main.get_command(app)
+    here = all_commands()
     while words and hasattr(here, "commands"):
         name = words.pop(0)
         if name == FIELD or not name[0].islower():

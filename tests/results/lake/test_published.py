@@ -37,7 +37,7 @@ def mounted(spark: SparkEngine, folder: Path) -> str:
     return "viewfs://squall/there/lake"
 
 
-@pytest.mark.parametrize("file_system", ["file", "viewfs"])
+@pytest.mark.parametrize("file_system", [pytest.param("file", marks=pytest.mark.full), "viewfs"])
 def test_a_published_lake_has_the_same_rows_and_takes_what_is_new(
     spark: SparkEngine, tmp_path: Path, file_system: str
 ) -> None:

@@ -49,7 +49,8 @@ def test_a_proof_names_an_invariant_a_defect_and_a_near_miss_that_exist(proof: P
     assert set(proof.mutants) <= set(MUTANTS)
     assert set(proof.later) <= set(BROKEN)
     file, _, test = proof.near_miss.partition("::")
-    source = ast.parse((HERE / f"{file}.py").read_text(encoding="utf-8"))
+    (path,) = HERE.rglob(f"{file}.py")
+    source = ast.parse(path.read_text(encoding="utf-8"))
     assert test in {node.name for node in source.body if isinstance(node, ast.FunctionDef)}
 
 

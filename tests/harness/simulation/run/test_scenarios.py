@@ -291,6 +291,7 @@ def test_without_controllers_clients_notice_nothing_until_a_follower_dies(tmp_pa
     assert acknowledged_between(run, 140, 150) > 0, "the quorum is back, and has taken it out"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_the_claim_that_clients_notice_nothing_can_fail(tmp_path: Path) -> None:
     """P06: a leader that sleeps for ten of the sixty seconds costs a sixth of the rate, and a gap of ten seconds."""
