@@ -17,6 +17,15 @@ CHROMEDRIVER = shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(not (CHROMIUM and CHROMEDRIVER), reason="needs chromium and chromedriver")
 """`make test` installs them; a test that needs them says so by this mark."""
 
+QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+)
+"""Without these a browser looks up its maker's hosts when it starts; a test connects to this machine only."""
+
 
 @contextlib.contextmanager
 def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
@@ -24,7 +33,7 @@ def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
     assert CHROMIUM and CHROMEDRIVER
     options = Options()
     options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *QUIET):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     one = Chrome(options=options, service=Service(CHROMEDRIVER))

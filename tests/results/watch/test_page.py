@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +12,8 @@ import pytest
 
 from squall.results.watch.model import Fault, Message, Operation, Step, Watched
 from squall.results.watch.page import MOST_BYTES, columns_of, page_of
+from tests.browser import browser, needs_browser, open_page
+from tests.waiting import wait_until
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&amp;\u2028'\""
 WATCHED = Watched(
@@ -41,7 +41,6 @@ WATCHED = Watched(
     facts=(("run", HOSTILE),),
     notes=(HOSTILE,),
 )  # fmt: skip
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Elements(HTMLParser):
@@ -111,18 +110,14 @@ def test_a_page_of_a_long_run_stays_below_its_bound() -> None:
 def shown_by_a_browser(page: str, directory: Path, position: str = "") -> str:
     """The page's elements after its script has run, without the texts of its scripts."""
     (directory / "page.html").write_text(page)
-    assert CHROMIUM is not None
-    shown = subprocess.run(
-        [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'profile'}",
-            "--virtual-time-budget=1000", "--dump-dom", (directory / "page.html").as_uri() + position,
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    ).stdout  # fmt: skip
-    return re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
+    with browser() as one:
+        open_page(one, directory / "page.html", position)
+        wait_until(lambda: 'data-ready="yes"' in one.page_source, "the page's script has run")
+        return re.sub(r"<script.*?</script>", "", one.page_source, flags=re.DOTALL)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@needs_browser
+@pytest.mark.xdist_group("browser")
 def test_a_browser_says_which_record_is_lost_and_runs_no_markup(tmp_path: Path) -> None:
     shown = shown_by_a_browser(page_of(WATCHED), tmp_path)
     assert 'data-ready="yes"' in shown
@@ -131,7 +126,8 @@ def test_a_browser_says_which_record_is_lost_and_runs_no_markup(tmp_path: Path) 
     assert "first acknowledged record missing" in shown
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@needs_browser
+@pytest.mark.xdist_group("browser")
 def test_an_address_opens_the_page_at_its_instant_with_messages(tmp_path: Path) -> None:
     shown = shown_by_a_browser(page_of(WATCHED), tmp_path, "#t=0.0003&messages")
     assert "b1 leads epoch 0" in shown and "✕ Lost" not in shown
