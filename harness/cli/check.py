@@ -277,7 +277,7 @@ def show_run(name: Path, rows: str | None, console: Console, *, as_json: bool = 
 
 
 def _print_shown(run: Path, manifest: Manifest, verdict: Verdict | None) -> int:
-    """Print a run as a document; one that was never judged has no verdict."""
+    """Print a run as a document. The verdict of a run that was never judged is null."""
     judged = None if verdict is None else verdict.data()
     print_document({"directory": str(run), "manifest": msgspec.to_builtins(manifest), "verdict": judged})
     return 0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,21 +31,6 @@ lake_app = typer.Typer(
     help="The lake: rows about every run, in Parquet tables.",
     epilog="Examples: squall lake show · squall lake rebuild runs · squall lake prune --before 180d --keep-invalid",
 )
-
-
-def _with_reported_trouble(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command; a lake that cannot be used is bad usage, with the lake's own words."""
-
-    @functools.wraps(command)
-    def call(*arguments: Any, **named: Any) -> int:
-        from squall.results.lake.store import LakeTrouble
-
-        try:
-            return command(*arguments, **named)
-        except LakeTrouble as trouble:
-            raise UsageError(str(trouble)) from None
-
-    return call
 
 
 def add_to_lake(run: Path, lake: Path, to: Console, *, night: str = "") -> None:
@@ -110,16 +94,18 @@ def columns(table: Annotated[str, typer.Argument(metavar="TABLE", help="a table,
 
 
 @lake_app.command("rebuild", epilog="Examples: squall lake rebuild runs · squall lake rebuild runs/torn-tail")
-@_with_reported_trouble
 def rebuild(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="directories that contain runs")],
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
     """Make the rows of runs again from their directories, and compact. Rows of other runs stay."""
-    from squall.results.lake.store import Lake
+    from squall.results.lake.store import Lake, LakeTrouble
 
     directories = sorted({found.resolve() for one in runs for found in runs_in(one)})
-    number = Lake(lake, say=say).rebuild(_entries(directories))
+    try:
+        number = Lake(lake, say=say).rebuild(_entries(directories))
+    except LakeTrouble as trouble:
+        raise UsageError(str(trouble)) from None
     console().print(f"{number} of {len(directories)} runs are in {lake}", markup=False)
     return 0 if number == len(directories) else 2
 

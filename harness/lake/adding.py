@@ -41,11 +41,8 @@ class RowsAdder:
         if self.lake is None or not (made := rows()) or not any(made.values()):
             return
         seconds = time.monotonic() - self._began
-        try:
-            Lake(self.lake).add(self._entry(made, seconds))
-        except OSError as trouble:
-            line = f"{'lake':<11}no rows were added to {self.lake}: {trouble}"
-            self.console.print(line, markup=False, soft_wrap=True)
+        entry = self._entry(made, seconds)
+        add_entry(entry, self.lake, lambda line: self.console.print(line, markup=False, soft_wrap=True))
 
     def _entry(self, rows: Rows, seconds: float) -> Entry:
         code, facts = self.provenance()
@@ -69,6 +66,14 @@ class RowsAdder:
         key = f"{self.kind}-{self._started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         filled["machines"] = [where]
         return Entry.of(key, self._started.date().isoformat(), recorded, filled)
+
+
+def add_entry(entry: Entry, lake: Path, say: Callable[[str], object]) -> None:
+    """Add an entry, or replace that of the same key. Trouble is reported by one line."""
+    try:
+        Lake(lake).add(entry)
+    except OSError as trouble:
+        say(f"{'lake':<11}no rows were added to {lake}: {trouble}")
 
 
 def _columns(table: str) -> frozenset[str]:

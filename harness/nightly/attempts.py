@@ -198,7 +198,7 @@ _C: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _die_with(night: int) -> None:
-    """Have the kernel end this process when the night dies: an attempt that nobody waits for must not use hosts."""
+    """Have the kernel end this process when the night dies, so that the attempt does not go on using hosts."""
     _C.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != night:  # it died before this was set
         os._exit(1)

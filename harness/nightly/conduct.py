@@ -220,10 +220,10 @@ class Stopwatch:
         return self.limit_s - self.spent_s - (time.monotonic() - self.began)
 
     def limited_to(self, limit_s: float | None) -> Stopwatch:
-        """Return one that is not over later than this limit."""
+        """Return a stopwatch that ends at this limit at the latest."""
         limits = [one for one in (self.limit_s, limit_s) if one is not None]
         return replace(self, limit_s=min(limits, default=None))
 
     def without(self, reserve_s: float) -> Stopwatch:
-        """Return one that keeps so much back, for the teardown."""
+        """Return a stopwatch that ends earlier, by the time that the teardown needs."""
         return self if self.limit_s is None else replace(self, limit_s=self.limit_s - reserve_s)

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from squall.harness.errors import UsageError
+from squall.harness.lake.adding import add_entry
 from squall.harness.nightly import guard as guards
 from squall.harness.nightly.attempts import ProcessRunner, Settings
 from squall.harness.nightly.conduct import Cluster, Conductor, Stopwatch
@@ -39,7 +40,7 @@ from squall.harness.nightly.ledger.ledger import (
 )
 from squall.harness.nightly.ledger.night_state import NightState, fold
 from squall.harness.nightly.lost_hosts import LostHosts, await_hosts
-from squall.harness.nightly.night_row import add_night
+from squall.harness.nightly.night_row import night_entry
 from squall.harness.nightly.outputs import SUMMARY, Outputs
 from squall.harness.nightly.plan.night_file import Hooks, NightFile, World, items_of, load_night
 from squall.harness.nightly.plan.past import known_runs, past_of
@@ -285,7 +286,7 @@ class Night:
         """Write the outputs, and the night's row in the lake. Raises OSError."""
         self.outputs.write(view)
         if self.options.lake is not None:
-            add_night(view, Path(self.options.lake), self.say)
+            add_entry(night_entry(view), Path(self.options.lake), self.say)
 
     def _status(self, state: NightState) -> int:
         quarantine = self._quarantine()

@@ -5,13 +5,10 @@ It is written after each attempt, so that a night that was killed has one as wel
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from squall.harness.nightly.results.night_report import NightView
 from squall.results.lake.entry import Entry
-from squall.results.lake.store import Lake
 
 
 def night_entry(view: NightView) -> Entry:
@@ -30,11 +27,3 @@ def night_entry(view: NightView) -> Entry:
     }
     recorded = datetime.fromtimestamp(view.now, UTC).isoformat(timespec="seconds")
     return Entry.of(f"night-{state.plan.night}", began.date().isoformat(), recorded, {"nights": [row]})
-
-
-def add_night(view: NightView, lake: Path, say: Callable[[str], None]) -> None:
-    """Add the row of a night, or replace it. Trouble is reported and changes no exit status."""
-    try:
-        Lake(lake).add(night_entry(view))
-    except OSError as trouble:
-        say(f"{'lake':<11}no row about the night was added to {lake}: {trouble}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from squall.harness.lake.adding import add_entry
 from squall.harness.nightly.ledger.items import Outcome, Task
 from squall.harness.provenance import versions
 from squall.harness.run.run_manifest import scenario_hash
@@ -14,7 +16,6 @@ from squall.harness.simulation.run.run import SimResult
 from squall.results.checkers.anomalies import ANOMALIES
 from squall.results.lake.entry import Entry
 from squall.results.lake.of_run import fingerprint
-from squall.results.lake.store import Lake
 
 LONGEST_TEXT = 500
 
@@ -94,7 +95,4 @@ def _add(task: Task, rows: dict[str, list[dict[str, object]]], began: datetime) 
         began.isoformat(timespec="seconds"),
         rows,  # type: ignore[arg-type]
     )
-    try:
-        Lake(root=Path(task.lake)).add(entry)
-    except OSError as trouble:
-        print(f"{'lake':<11}no rows were added to {task.lake}: {trouble}", flush=True)
+    add_entry(entry, Path(task.lake), functools.partial(print, flush=True))

@@ -77,7 +77,7 @@ def _same_process(before: Answer | None, now: Answer | None) -> bool:
 
 
 def _rates(before: Timed, now: Timed, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the rates of counters that both have; one that went back is another's count."""
+    """Return the rates of counters that both have. A counter that fell was reset, and has no rate."""
     seconds = now[0] - before[0]
     if seconds <= 0:
         return {}

@@ -90,7 +90,7 @@ def _band(fault: FaultWindow, frame: Frame, end: float) -> Band:
 
 
 def _held(fault: FaultWindow, frame: Frame, end: float) -> tuple[float, float]:
-    """Return from when to when a fault held; one that was never healed lasts to the end."""
+    """Return when a fault began and ended. A fault that was never healed lasts to the end of the run."""
     assert fault.injected is not None
     return (fault.injected - frame.start) / 1e9, end if fault.healed is None else (fault.healed - frame.start) / 1e9
 

@@ -110,7 +110,7 @@ def findability_words(name: str, seen: int, runs: int) -> str:
 
 
 def examples(found: Explanation) -> list[tuple[str, str]]:
-    """Return a continuation that fails and one that does not, each as (recipe, outcome), around the decision."""
+    """Return a failing and a passing continuation from around the decision, each as (recipe, outcome)."""
     change = found.decisive
     instant = found.instants[0] if change is None else change.before
     chosen = []
