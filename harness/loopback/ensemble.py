@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 from squall.harness.artifacts.jar_cache import jars
 from squall.harness.artifacts.zookeeper import QUICK, VERSION, Server, configuration, start_command
 from squall.harness.loopback.loopback import ClusterTrouble, free_ports
@@ -69,6 +71,12 @@ class ServerProcess:
     def _signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    @property
+    def resident(self) -> int:
+        """Resident bytes."""
+        assert self._process is not None
+        return int(psutil.Process(self._process.pid).memory_info().rss)
 
     @property
     def is_serving(self) -> bool:
