@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
 from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
 from squall.benchmarks.controller import Figures as QuorumFigures
+from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.parts.kafka_process import VERSION, KafkaProcess
 from squall.benchmarks.parts.measurement import Measurement
 from squall.benchmarks.parts.zookeeper_stubs import (
@@ -283,6 +284,33 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
         expected = slope * PUBLISHED_PARTITIONS + intercept
         yield _seconds(f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}; {published.zookeeper:.0f} s are published",
                        [expected], 2 * published.zookeeper if large else None)  # fmt: skip
+
+
+def chart(zookeeper: Arm, quorum: Arm) -> str:
+    """Draw the measured figures beside the published ones, as SVG."""
+
+    def panel(heading: str, published: Published, measured: tuple[float, float]) -> Panel:
+        bars = [
+            Bar(f"published, ZooKeeper, {_size(PUBLISHED_PARTITIONS)}", published.zookeeper, 0, published=True),
+            Bar(f"published, quorum, {_size(PUBLISHED_PARTITIONS)}", published.quorum, 1, published=True),
+        ]
+        arms = zip((zookeeper, quorum), measured, strict=True)
+        measures = [
+            Bar(f"measured, {one.system}, {_size(one.partitions)}", value, number)
+            for number, (one, value) in enumerate(arms)
+        ]
+        return Panel(heading, "s", [*bars, *measures])
+
+    shutdown = (statistics.median(zookeeper.applied), statistics.median(quorum.applied))
+    failover = (zookeeper.failover_applied, quorum.failover_applied)
+    return bar_chart(
+        "ZooKeeper beside a quorum of controllers",
+        [
+            panel("controlled shutdown of a broker", PUBLISHED_SHUTDOWN, shutdown),
+            panel("failover after SIGKILL of the controller", PUBLISHED_FAILOVER, failover),
+        ],
+        "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
+    )
 
 
 def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
