@@ -77,6 +77,11 @@ class BaseNode(ABC):
     def image(self) -> MetadataImage:
         """The cluster as this node has applied it."""
 
+    @property
+    @abstractmethod
+    def is_active_controller(self) -> bool:
+        """Whether this node is the active controller, as far as it knows, and ready to decide."""
+
     @abstractmethod
     def active_controller(self) -> int | None:
         """The id of the active controller, None if unknown."""

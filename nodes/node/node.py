@@ -154,6 +154,10 @@ class Node(BaseNode):
     def voter_address(self, voter: int) -> tuple[str, int] | None:
         return self.raft.voter_address(voter)
 
+    @property
+    def is_active_controller(self) -> bool:
+        return self.raft.is_leader and self.raft.high_watermark > 0
+
     def active_controller(self) -> int | None:
         return self.raft.leader_and_epoch[0]
 

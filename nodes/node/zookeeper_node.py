@@ -105,6 +105,10 @@ class ZooKeeperNode(BaseNode):
             return next((one.host, one.port) for one in self.config.advertised_listeners if one.listener == listener)
         return self.broker_address(voter)
 
+    @property
+    def is_active_controller(self) -> bool:
+        return self.controller.is_active
+
     def active_controller(self) -> int | None:
         return self.controller.active_id
 

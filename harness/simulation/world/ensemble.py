@@ -174,8 +174,11 @@ class SimEnsemble:
     `tree` is what is decided. `on_decided` is called with every entry of the history and the tree after it.
     """
 
-    def __init__(self, addresses: tuple[str, ...], kernel: Kernel, network: SimNetwork, rng: Random) -> None:
+    def __init__(
+        self, addresses: tuple[str, ...], kernel: Kernel, network: SimNetwork, rng: Random, port: int = PORT
+    ) -> None:
         self.addresses = addresses
+        self.port = port
         self.tree = ZnodeTree()
         self.history: list[Decided] = []
         self.on_decided: Callable[[Decided, ZnodeTree], None] = lambda decided, tree: None
@@ -234,6 +237,10 @@ class SimEnsemble:
         for server in self._servers:
             server.will_apply()
 
+    def stop(self) -> None:
+        """End everything, at the end of a run."""
+        self._tick.cancel()
+
     # -- faults ---------------------------------------------------------------------------------------------------
 
     def lose_quorum(self, duration: int) -> None:
@@ -273,7 +280,7 @@ class _Server:
         self.start()
 
     def start(self) -> None:
-        self._ensemble.network.listen(self._address, PORT, self._accept)
+        self._ensemble.network.listen(self._address, self._ensemble.port, self._accept)
 
     def stop(self) -> None:
         """Accept nobody, and close all connections."""

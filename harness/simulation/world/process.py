@@ -24,8 +24,8 @@ from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMo
 from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
 from squall.harness.simulation.world.streams import Streams
-from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
 from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1
