@@ -125,6 +125,10 @@ class ClusterOptions(_Part):
     config: Mapping[str, str | int | float | bool] = Field(
         default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
     )
+    metadata: Literal["quorum", "zookeeper"] = Field(
+        default="quorum",
+        description="what keeps the metadata: a quorum of controllers, or ZooKeeper (simulation only)",
+    )
     dynamic_voters: bool = Field(
         default=False, description="the quorum's voters are kept in its log, and may change (KIP-853)"
     )
@@ -149,6 +153,12 @@ class ClusterOptions(_Part):
     def _topics(self) -> ClusterOptions:
         if not any(topic.load for topic in self.topics.values()):
             raise ValueError("topics: a scenario needs at least one topic that clients use")
+        return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_controller(self) -> ClusterOptions:
+        if self.metadata == "zookeeper" and (self.dynamic_voters or self.combined):
+            raise ValueError("metadata: zookeeper: there is no quorum; remove dynamic_voters and combined")
         return self
 
     @model_validator(mode="after")

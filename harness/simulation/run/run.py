@@ -174,6 +174,7 @@ class Simulation:
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
             racks=_racks(scenario),
+            zookeeper=cluster.metadata == "zookeeper",
             buggify=cluster.buggify,
         )
         self.observer = (Observer if options.observed else UnjudgedObserver)(
@@ -194,6 +195,8 @@ class Simulation:
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        if self.world.ensemble is not None:
+            self.observer.watch_ensemble(self.world.ensemble)
         for continuation in options.continuations:
             self.world.kernel.at(continuation.at, self.world.streams.reseed, continuation.seed)
         self.witness.watch(self.world)
@@ -341,6 +344,7 @@ class Simulation:
             world.connector(),
             world.bootstrap(),
             [(address, port) for _, address, port in voters_of(world.places)],
+            has_quorum=world.ensemble is None,
         )
         topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
         await create_topics(admin, topics, READY_SECONDS)

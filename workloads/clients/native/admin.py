@@ -69,7 +69,8 @@ class _Told:
 class NativeAdmin:
     """Implements `Admin` over a Connector. Connections are kept and reopened when they break.
 
-    With a `cluster_id`, brokers that report another cluster id count as silent; `strangers` maps them to that id.
+    With a `cluster_id`, brokers that report another cluster id count as silent; `strangers` maps them to that id. A
+    cluster whose metadata is in ZooKeeper has no quorum to ask (`has_quorum`).
     """
 
     def __init__(
@@ -78,8 +79,11 @@ class NativeAdmin:
         brokers: Sequence[Address],
         controllers: Sequence[Address] = (),
         cluster_id: str | None = None,
+        *,
+        has_quorum: bool = True,
     ) -> None:
         self.cluster_id = cluster_id
+        self.has_quorum = has_quorum
         self.strangers: dict[Address, str] = {}
         self.connector = connector
         self.brokers = tuple(brokers)
@@ -183,7 +187,9 @@ class NativeAdmin:
         return True
 
     async def _quorum(self) -> tuple[int | None, int | None]:
-        """The active controller and its epoch, if a controller knows it."""
+        """The active controller and its epoch, if a controller knows it; nobody knows it without a quorum."""
+        if not self.has_quorum:
+            return None, None
         request = DescribeQuorumRequest(
             topics=[TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])]
         )
