@@ -126,6 +126,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm:
         began = time.monotonic()
         await write_topics(client, layout)
         arm.load = time.monotonic() - began
+        await client.make("/brokers/ids")
         for stub in stubs:
             await stub.start()
         first, second = controllers

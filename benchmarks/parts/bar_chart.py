@@ -66,7 +66,7 @@ def _hatches(svg: Element) -> None:
             patternUnits="userSpaceOnUse", patternTransform="rotate(45)",
         )  # fmt: skip
         SubElement(pattern, "rect", width="6", height="6", fill="white")
-        SubElement(pattern, "line", x1="0", y1="0", x2="0", y2="6", stroke=colour, **{"stroke-width": "4"})
+        SubElement(pattern, "line", {"x1": "0", "y1": "0", "x2": "0", "y2": "6", "stroke": colour, "stroke-width": "4"})
 
 
 def _panel(svg: Element, panel: Panel, y: int) -> int:

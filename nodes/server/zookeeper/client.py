@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from squall.nodes.server.zookeeper import jute
+from squall.nodes.server.zookeeper import jute, paths
 from squall.nodes.zookeeper.session import (
     MAX_REQUEST,
     Code,
+    Create,
     Exists,
     GetChildren,
     GetData,
@@ -84,22 +85,22 @@ class Watches:
             WatchType.NODE_DELETED: (self.data, self.exist, self.children),
             WatchType.NODE_CHILDREN_CHANGED: (self.children,),
         }[event.type]
-        held = [paths for paths in kept if event.path in paths]
-        for paths in held:
-            del paths[event.path]
+        held = [watched for watched in kept if event.path in watched]
+        for watched in held:
+            del watched[event.path]
         return bool(held)
 
     def clear(self) -> None:
-        for paths in (self.data, self.exist, self.children):
-            paths.clear()
+        for watched in (self.data, self.exist, self.children):
+            watched.clear()
 
     def parts(self) -> Iterator[tuple[list[str], list[str], list[str]]]:
         """Return all watches (data, existence, children) in parts small enough for one request each."""
         kinds = (self.data, self.exist, self.children)
         part: tuple[list[str], list[str], list[str]] = ([], [], [])
         size = 0
-        for number, paths in enumerate(kinds):
-            for path in paths:
+        for number, watched in enumerate(kinds):
+            for path in watched:
                 if size > WATCHES_AT_ONCE:
                     yield part
                     part, size = ([], [], []), 0
@@ -109,12 +110,27 @@ class Watches:
             yield part
 
 
+class _Root(SessionRequest):
+    """Creates a part of the chroot; it belongs to no component, and is repeated until it has a response."""
+
+
+def _ignore(now: int, response: SessionResponse) -> None:
+    """Do nothing: a part of the chroot that exists already is as good."""
+
+
 class SessionClient:
     """One session; see the module. `servers` are tried in order, beginning with the first."""
 
     def __init__(
-        self, servers: Sequence[tuple[str, int]], timeout_ms: int, now: int, *, max_request: int = MAX_REQUEST
+        self,
+        servers: Sequence[tuple[str, int]],
+        timeout_ms: int,
+        now: int,
+        *,
+        chroot: str = "",
+        max_request: int = MAX_REQUEST,
     ) -> None:
+        """`chroot` is the znode that this session takes for the root; it is created if it does not exist."""
         self.outbox: list[Effect] = []
         self._servers = list(servers)
         self._server = -1
@@ -127,6 +143,7 @@ class SessionClient:
         self._watches = Watches()
         self._last_zxid = 0
         self._failed_servers = 0
+        self._chroot = chroot
         self._begin()
         self._connect(now)
 
@@ -137,6 +154,8 @@ class SessionClient:
         self._timeout = self._timeout_asked * 1000
         self._xid = 0
         self._watches.clear()
+        ends = [place for place, one in enumerate(f"{self._chroot}/") if one == "/" and place]
+        self._unsent.extendleft(_Root(Create(self._chroot[:end]), _ignore) for end in reversed(ends))
 
     # -- the port ------------------------------------------------------------------------------------------------------
 
@@ -230,7 +249,9 @@ class SessionClient:
         """The connection is closed, or could not be opened."""
         if self._state is SessionState.CONNECTED:
             self._state = SessionState.CONNECTING
-            self._fail(self._sent_requests(), Code.CONNECTION_LOSS)
+            sent = self._sent_requests()
+            self._unsent.extendleft(one for one in reversed(sent) if isinstance(one, _Root))
+            self._fail([one for one in sent if not isinstance(one, _Root)], Code.CONNECTION_LOSS)
             self._news.append(StateChanged(SessionState.CONNECTING))
             self._connect(now)
         elif self._state is SessionState.CONNECTING:
@@ -263,13 +284,17 @@ class SessionClient:
         self._give_up_at = now + int(self._timeout * SILENCE)
         self._ping_at = now + self._timeout // PINGS
         for watches in self._watches.parts():
-            self._write(now, jute.set_watches(self._last_zxid, *watches))
+            below = [[paths.below(self._chroot, one) for one in kind] for kind in watches]
+            self._write(now, jute.set_watches(self._last_zxid, *below))
         self._news.append(StateChanged(SessionState.CONNECTED))
         while self._unsent:
             self._send(now, self._unsent.popleft())
 
     def _send(self, now: int, request: SessionRequest) -> None:
-        frame = jute.request(self._xid + 1, request.operation)
+        operation = request.operation
+        if self._chroot and not isinstance(request, _Root):
+            operation = paths.operation_below(self._chroot, operation)
+        frame = jute.request(self._xid + 1, operation)
         if len(frame) > self._max_request:
             self._refused(request)
             return
@@ -293,6 +318,8 @@ class SessionClient:
         xid, zxid, error = jute.response_header(reader)
         if xid == jute.EVENT_XID:
             event = jute.watch_event(reader)
+            if event is not None and self._chroot:
+                event = WatchFired(event.type, paths.above(self._chroot, event.path))
             if event is not None and self._watches.fired(event):
                 self._news.append(event)
             return
@@ -303,6 +330,8 @@ class SessionClient:
             raise jute.MalformedResponse(f"a response to request {xid}, which is not the oldest")
         response = jute.response(self._sent[0][1].operation, reader, zxid, error)
         _, request = self._sent.popleft()
+        if self._chroot:
+            response = paths.response_above(self._chroot, response)
         self._watches.add(request, response.code)
         self._news.append((request, response))
         while self._sent and self._sent[0][0] == 0:

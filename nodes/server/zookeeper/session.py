@@ -58,7 +58,7 @@ class _Connection(asyncio.Protocol):
 class WireSession:
     """A session with a real ensemble, for a node in this event loop.
 
-    `wake` is called when there is something to deliver.
+    `wake` is called when there is something to deliver, `say` with each change that an operator should know.
     """
 
     def __init__(
@@ -67,7 +67,9 @@ class WireSession:
         timeout_ms: int,
         wake: Callable[[], None],
         *,
+        chroot: str = "",
         max_request: int = MAX_REQUEST,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake = wake
@@ -76,7 +78,10 @@ class WireSession:
         self._timer: asyncio.TimerHandle | None = None
         self._frames: list[bytes] = []
         self._scheduled: asyncio.Handle | None = None
-        self._client = SessionClient(servers, timeout_ms, monotonic_us(), max_request=max_request)
+        self._ensemble = ",".join(f"{host}:{port}" for host, port in servers) + chroot
+        self._say = say
+        self._said = ""
+        self._client = SessionClient(servers, timeout_ms, monotonic_us(), chroot=chroot, max_request=max_request)
         self._soon()
 
     # -- the port ------------------------------------------------------------------------------------------------------
@@ -145,8 +150,18 @@ class WireSession:
                 self._open(effect)
         self._flush()
         self._arm()
+        if self.state is SessionState.CONNECTED:
+            self._report(f"connected to ZooKeeper {self._ensemble}, session {self.id:#x}")
+        elif self.state is SessionState.EXPIRED:
+            self._report(f"the session with ZooKeeper {self._ensemble} has expired")
         if self._client.has_news:
             self._wake()
+
+    def _report(self, line: str) -> None:
+        """Say what is new; what is repeated while it lasts is said once."""
+        if line != self._said:
+            self._said = line
+            self._say(line)
 
     def _soon(self) -> None:
         """Proceed in the loop's next round, so that requests that are submitted together are written together."""
@@ -174,8 +189,9 @@ class WireSession:
     async def _connect(self, server: Open) -> None:
         try:
             _, connection = await self._loop.create_connection(lambda: _Connection(self), server.host, server.port)
-        except OSError:
+        except OSError as error:
             self._opening = None
+            self._report(f"no connection to ZooKeeper at {server.host}:{server.port}: {error.strerror or error}")
             self._client.lost(monotonic_us())
         else:
             self._opening = None

@@ -8,6 +8,7 @@ from squall.nodes.server.zookeeper.client import Drop, Open, SessionClient
 from squall.nodes.server.zookeeper.jute import MalformedResponse
 from squall.nodes.zookeeper.session import (
     Code,
+    Create,
     Delete,
     Exists,
     GetChildren,
@@ -49,9 +50,9 @@ def event(kind: WatchType, path: str) -> bytes:
 class Scene:
     """A client and what it did."""
 
-    def __init__(self, *servers: tuple[str, int]) -> None:
+    def __init__(self, *servers: tuple[str, int], chroot: str = "") -> None:
         self.now = 0
-        self.client = SessionClient(servers or (ONE, TWO), TIMEOUT_MS, 0)
+        self.client = SessionClient(servers or (ONE, TWO), TIMEOUT_MS, 0, chroot=chroot)
         self.completed: list[tuple[str, Code]] = []
         self.happened: list[object] = []
 
@@ -247,3 +248,31 @@ def test_a_deletion_needs_no_answer_fields() -> None:
     scene.submit(Delete("/a"))
     scene.client.received(0, response(1))
     assert scene.delivered() == [CONNECTED, (Delete("/a"), Code.OK)]
+
+
+def test_a_chroot_is_created_first_and_shows_in_no_path() -> None:
+    scene = Scene(chroot="/east/one")
+    scene.submit(Create("/a"))
+    scene.submit(Exists("/", True))
+    scene.connect()
+    _, outer, inner, create, exists = scene.effects()
+    assert [one[8:].partition(b"\0\0\0\0")[0][4:] for one in (outer, inner)] == [b"/east", b"/east/one"]  # type: ignore[index]
+    assert b"/east/one/a" in create and exists[12:] == b"/east/one\1"  # type: ignore[index,operator]
+    for xid, error in ((1, -110), (2, 0)):
+        scene.client.received(0, response(xid, error=error, body=number(9) + b"/east/one"))
+    scene.client.received(0, response(3, body=number(11) + b"/east/one/a"))
+    scene.client.received(0, response(4, body=STAT))
+    scene.client.received(0, event(WatchType.NODE_DELETED, "/east/one"))
+    fired = WatchFired(WatchType.NODE_DELETED, "/")
+    assert scene.delivered() == [CONNECTED, (Create("/a"), Code.OK), (Exists("/", True), Code.OK), fired]
+
+
+def test_a_chroot_is_created_again_when_the_response_was_lost() -> None:
+    scene = Scene(chroot="/east").connect()
+    scene.client.lost(0)
+    scene.submit(READ)
+    scene.effects()
+    scene.client.opened(0)
+    scene.client.received(0, introduced())
+    _, root, read = scene.effects()
+    assert b"/east" in root and b"/east/a" in read  # type: ignore[operator]
