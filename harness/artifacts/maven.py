@@ -1,7 +1,7 @@
 """Fetch jars by their coordinates with Maven, which has the repositories, mirrors and proxies of its own settings.
 
-`mvn` reads `~/.m2/settings.xml` and its own repository in `~/.m2`; without settings it asks Maven Central. One run copies
-every jar that is asked for. It resolves no dependencies: the caller names each jar.
+`mvn` reads `~/.m2/settings.xml` and its own repository in `~/.m2`; without settings it asks Maven Central. One run
+copies every jar that is asked for. It resolves no dependencies: the caller names each jar.
 """
 
 from __future__ import annotations

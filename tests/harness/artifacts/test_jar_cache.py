@@ -60,13 +60,13 @@ def test_a_jar_changed_since_is_fetched_again(tmp_path: Path, lists: Path) -> No
 
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(tmp_path: Path, lists: Path) -> None:
     forged = Repository({**CONTENTS, "org.a:two:2": b"another"})
-    with pytest.raises(UsageError, match="org.a:two:2: its SHA-256 is .* is pinned"):
+    with pytest.raises(UsageError, match=r"org.a:two:2: its SHA-256 is .* is pinned"):
         jars("both", cache=tmp_path / "cache", lists=lists, fetch=forged.fetch)
     assert not list((tmp_path / "cache").rglob("*.jar"))
 
 
 def test_a_jar_that_the_repository_lacks_is_named(tmp_path: Path, lists: Path) -> None:
-    with pytest.raises(UsageError, match="org.a:one:1: the repository returned no such jar"):
+    with pytest.raises(UsageError, match=r"org.a:one:1: the repository returned no such jar"):
         jars("both", cache=tmp_path / "cache", lists=lists, fetch=Repository({}).fetch)
 
 
@@ -94,7 +94,7 @@ def test_without_maven_the_error_says_what_to_install(tmp_path: Path, monkeypatc
 def test_a_refusal_of_the_repository_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "echo '[INFO] asking'; echo '[ERROR] Could not find artifact org.a:one'; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(UsageError, match="mvn cannot fetch the jars: Could not find artifact org.a:one"):
+    with pytest.raises(UsageError, match=r"mvn cannot fetch the jars: Could not find artifact org.a:one"):
         maven.fetch([ONE], tmp_path / "staged")
 
 
