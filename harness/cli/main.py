@@ -114,6 +114,10 @@ SeedOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="print every command, host by host and in order; start nothing")
 ]
+SystemOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME[:VERSION]", help="deploy this system instead of the suite's, such as kafka"),
+]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
 ClusterOption = Annotated[
@@ -129,6 +133,7 @@ InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in th
     cls=WithWait,
     epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
     "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
+    "squall run suites/quickstart.yaml --system kafka · "
     "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run",
 )
 def run(
@@ -137,6 +142,7 @@ def run(
     lab: LabOption = None,
     seed: SeedOption = None,
     only: OnlyOption = None,
+    system: SystemOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
@@ -167,7 +173,7 @@ def run(
 
     refuse_two_places(inventory, lab)
     patience = seconds_to_wait(wait)
-    chosen = load_named(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed).on_system(system)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run
@@ -283,6 +289,7 @@ def plan(
     suite: SuiteArgument,
     seed: SeedOption = None,
     only: OnlyOption = None,
+    system: SystemOption = None,
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
 ) -> int:
@@ -292,7 +299,7 @@ def plan(
     from squall.harness.scenario.suites import load_named
     from squall.harness.terminal.print_plan import print_plan
 
-    chosen = load_named(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed).on_system(system)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run

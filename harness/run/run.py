@@ -35,7 +35,7 @@ from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
-from squall.harness.hosts.system import METRICS_PORT, ClusterSettings, system_named
+from squall.harness.hosts.system import ClusterSettings, System, system_of
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
@@ -79,9 +79,13 @@ SCHEDULE_FILE = "schedule.json"
 class ScenarioRun:
     """Carries out one plan on some hosts. The plan's directory exists, empty, for this run only (`claim_run`)."""
 
-    def __init__(self, plan: RunPlan, hosts: Hosts, display: Display, *, command: str) -> None:
+    def __init__(
+        self, plan: RunPlan, hosts: Hosts, display: Display, *, command: str, system: System | None = None
+    ) -> None:
+        """`system` is the one that the plan chooses, if it was made before."""
         self.plan = plan
         self.scenario = plan.scenario
+        self.system = system or system_of(plan.scenario.cluster.system)
         self.hosts = hosts
         self.display = display
         self.command = command
@@ -146,7 +150,7 @@ class ScenarioRun:
             refuse_capture(self.hosts.inventory)
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
-        await self.testbed.deploy(system_named(cluster.system), settings, faults=bool(self.plan.schedule.faults))
+        await self.testbed.deploy(self.system, settings, faults=bool(self.plan.schedule.faults))
         await self.testbed.heal()  # a run that was killed may have left open faults
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
@@ -368,7 +372,7 @@ class ScenarioRun:
         said.append("final reads complete" if not missing else f"final reads incomplete: {', '.join(missing)}")
         self.display.say(f"{'final':<7}" + " · ".join(said))
         await self.workers.close()
-        if self.scenario.replicas:
+        if self.scenario.compares_replicas:
             settle = 0.0 if "recovery" in self.facts.notes else self.scenario.time.settle
             self.display.say(f"{'nodes':<7}" + await self.node_records.describe(self.scenario, reads, settle))
 
@@ -426,7 +430,7 @@ class ScenarioRun:
 
     def _write_node_records(self) -> None:
         """Write the tables of what nodes left, or record why there are none."""
-        if not self.scenario.replicas:
+        if not self.scenario.compares_replicas:
             return
         try:
             self.node_records.write(self.plan.run_id)
@@ -462,7 +466,7 @@ class ScenarioRun:
         except OSError as trouble:
             self.facts.notes[SAMPLES] = f"not kept: {trouble}"
             return
-        addresses = {name: f"{plan.address}:{METRICS_PORT}" for name, plan in self.testbed.plans.items()}
+        addresses = {name: plan.metrics for name, plan in self.testbed.plans.items() if plan.metrics}
         self.sampler = HostSampler(self.testbed.hosts, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
         self.sampling = asyncio.create_task(self.sampler.run())
 
