@@ -218,7 +218,13 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
 
 
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
-    """Raise UsageError for a fault that needs a verb that no agent on a host offers yet."""
+    """Raise UsageError for a cluster without a quorum, and for a fault that needs a verb that no agent offers yet."""
+    if scenario.cluster.metadata != "quorum":
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: cluster.metadata: {scenario.cluster.metadata} has no servers on"
+            " hosts yet; only the simulation has an ensemble",
+            remedy=f"{simulate_command(suite, scenario)}, or cluster.metadata: quorum",
+        )
     for path, entry in faults_of(scenario):
         if missing := missing_verbs(entry):
             raise UsageError(
@@ -234,7 +240,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
     yield "scenario", scenario.scenario
     if scenario.description:
         yield "", scenario.description
-    yield "cluster", f"{cluster.controllers} controllers · {cluster.brokers} brokers"
+    metadata = "ZooKeeper" if cluster.metadata == "zookeeper" else f"{cluster.controllers} controllers"
+    yield "cluster", f"{metadata} · {cluster.brokers} brokers"
     for name, topic in cluster.topics.items():
         yield (
             "topic",

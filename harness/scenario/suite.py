@@ -293,10 +293,11 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="control run: the nemesis reports faults but injects none; expect unknown"
     )
-    swarm: bool | Literal["operations", "switches", "worlds"] = Field(
+    swarm: bool | Literal["operations", "switches", "worlds", "depositions"] = Field(
         False,
         description="simulation only: random faults for each seed; `operations`: and operators' actions; "
-        "`switches`: and eligible leader replicas switched off and on; `worlds`: and the cluster, settings and load",
+        "`switches`: and eligible leader replicas switched off and on; `worlds`: and the cluster, settings and load; "
+        "`depositions`: instead, ZooKeeper's controllers are deposed while brokers restart",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS
@@ -318,6 +319,8 @@ class Scenario(_Part):
             raise ValueError("nemesis: the list is empty; list faults, or set `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")
+        if self.swarm == "depositions" and self.cluster.metadata != "zookeeper":
+            raise ValueError("swarm: depositions: only ZooKeeper's controllers are deposed; set cluster.metadata")
         if self.cluster.combined and not self.swarm:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:

@@ -63,7 +63,7 @@ class ZooKeeperNode(BaseNode):
         self.client = ZooKeeperClient(session, config.zookeeper_max_in_flight_requests)
         try:
             self.broker = Broker(
-                broker_config(config, directory_identity(config, disk, rng)), partial(self._observe, trace, mutants),
+                broker_config(config, directory_identity(config, disk, rng)), partial(self._observe, trace),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
             )  # fmt: skip
         except CorruptFile as error:
@@ -84,8 +84,8 @@ class ZooKeeperNode(BaseNode):
         self._open_channels(stopwatch, ZOOKEEPER_VERSIONS, {})
         self.links = Links(f"{PEER}{config.node_id}", self, rng, self.outbox, trace, version_of=zookeeper_peer_version)
 
-    def _observe(self, trace: Trace, mutants: Mutants, image: MetadataImage) -> RequestedMetadata:
-        self._metadata = RequestedMetadata(self.config.node_id, image, trace, mutants)
+    def _observe(self, trace: Trace, image: MetadataImage) -> RequestedMetadata:
+        self._metadata = RequestedMetadata(self.config.node_id, image, trace)
         return self._metadata
 
     # -- addresses (links.Directory) ------------------------------------------------------------------------------

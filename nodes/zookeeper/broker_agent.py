@@ -8,7 +8,7 @@ Requests of controllers are handled one after the other, since the settings of n
 refused if its controller epoch is older than the newest seen, or if it was meant for an earlier incarnation of this
 broker (ZK-14). It is answered once everything in it is applied.
 
-Mutant: `stale-controller-epoch-accepted` in `_refusal`.
+Mutants: `stale-controller-epoch-accepted` and `deposed-leader-and-isr-applied` in `_refusal`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class BrokerAgent:
         self.controller_id = -1
         self.registration = Registration(node, cluster_id, client, clock, self._begin)
         self.isr_writer = IsrWriter(node, client, image, lambda: self.controller_epoch, trace, mutants)
+        self._node = node
+        self._trace = trace
         self._source = source
         self._mutants = mutants
         self._notify = registered
@@ -131,14 +133,16 @@ class BrokerAgent:
         self._go_on(now)
 
     def _refusal(self, body: ControllerRequest) -> ErrorCode | None:
-        stale = body.controller_epoch < self.controller_epoch
-        if stale and not self._mutants.has("stale-controller-epoch-accepted"):
+        leads = isinstance(body, LeaderAndIsrRequest)
+        careless = "deposed-leader-and-isr-applied" if leads else "stale-controller-epoch-accepted"
+        if body.controller_epoch < self.controller_epoch and not self._mutants.has(careless):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if body.broker_epoch < self.registration.epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         return None
 
     def _accept(self, body: ControllerRequest) -> None:
+        self._trace.event("zk_request", node=self._node, api=body.API_KEY, epoch=body.controller_epoch)
         self.controller_epoch = max(self.controller_epoch, body.controller_epoch)
         self.controller_id = body.controller_id
         if isinstance(body, LeaderAndIsrRequest):

@@ -11,8 +11,6 @@ A broker begins to act when it has got a *full* LeaderAndIsr, which names all of
 topic-partition has claimed are strays. The image therefore gets this broker's own registration from that request only.
 
 Requests are numbered, and the number stands for the offset up to which a broker with a quorum has applied the log.
-
-Mutants: `older-state-applied` in `_is_newer`; `stop-replica-unfenced` in `_is_outdated`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from squall.nodes.metadata.image import (
     Topic,
 )
 from squall.nodes.metadata.topic import RareFields
-from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace
 from squall.nodes.protocol.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from squall.nodes.protocol.messages.stop_replica import EPOCH_DURING_DELETE, StopReplicaRequest
@@ -45,13 +42,12 @@ NO_EPOCH = -1
 class RequestedMetadata:
     """See the module. What is put is applied when the broker calls `advance`."""
 
-    def __init__(self, node: int, image: MetadataImage, trace: Trace, mutants: Mutants = HEALTHY) -> None:
+    def __init__(self, node: int, image: MetadataImage, trace: Trace) -> None:
         self.snapshots_loaded = 0
         self.last_applied_ms = -1
         self._node = node
         self._image = image
         self._trace = trace
-        self._mutants = mutants
         self._steps: deque[Step] = deque()
         self._tables: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -68,6 +64,7 @@ class RequestedMetadata:
             delta = MetadataDelta() if gathered is None else gathered
             self._steps.popleft()(delta)
             self._image.passed(self._image.last_offset + 1)
+            self._trace.event("metadata_applied", node=self._node, offset=self._image.last_offset)
             yield delta
 
     # -- inputs ---------------------------------------------------------------------------------------------------
@@ -108,7 +105,7 @@ class RequestedMetadata:
                     one.partition_epoch, rare,
                 )  # fmt: skip
                 known = topic.partitions.get(one.partition_index)
-                if known is None or not self._is_newer(known, state):
+                if known is None or not _is_newer(known, state):
                     topic.put(one.partition_index, state)
                 delta.partitions[topic.id, one.partition_index] = None
         if request.type == FULL:
@@ -117,12 +114,6 @@ class RequestedMetadata:
             self._image.brokers[self._node] = _registration(self._node, endpoints, rack, request.broker_epoch)
             self._image.passed(max(self._image.last_offset, request.broker_epoch))
             delta.brokers[self._node] = None
-
-    def _is_newer(self, known: PartitionRegistration, state: PartitionRegistration) -> bool:
-        """Whether the known state is newer than another."""
-        if self._mutants.has("older-state-applied"):
-            return False
-        return (known.leader_epoch, known.partition_epoch) > (state.leader_epoch, state.partition_epoch)
 
     def _topic(self, name: str, identity: bytes, delta: MetadataDelta) -> Topic:
         """The topic of this id; one of another id under the same name was deleted."""
@@ -163,7 +154,7 @@ class RequestedMetadata:
                     self._interned(one.replicas), self._interned(one.isr), one.leader, one.leader_epoch,
                     one.zk_version, rare,
                 )  # fmt: skip
-                if known is None or self._is_newer(state, known):
+                if known is None or _is_newer(state, known):
                     topic.put(one.partition_index, state)
 
     def _set_brokers(self, request: UpdateMetadataRequest, delta: MetadataDelta) -> None:
@@ -196,7 +187,7 @@ class RequestedMetadata:
             topic = self._image.topics[identity]
             for one in part.partition_states:
                 known = topic.partitions.get(one.partition_index)
-                if known is None or self._is_outdated(one.leader_epoch, known):
+                if known is None or _is_outdated(one.leader_epoch, known):
                     continue
                 if one.delete_partition:
                     self._delete(topic, one.partition_index, one.leader_epoch == EPOCH_DURING_DELETE, delta)
@@ -205,11 +196,6 @@ class RequestedMetadata:
                         own.id, own.endpoints, own.rack, own.epoch, stops=True
                     )
                     delta.partitions[topic.id, one.partition_index] = None
-
-    def _is_outdated(self, leader_epoch: int, known: PartitionRegistration) -> bool:
-        if self._mutants.has("stop-replica-unfenced"):
-            return False
-        return leader_epoch not in (EPOCH_DURING_DELETE, -1) and leader_epoch < known.leader_epoch
 
     def _delete(self, topic: Topic, number: int, for_ever: bool, delta: MetadataDelta) -> None:
         """This broker's replica goes; with the topic's deletion the topic-partition goes from the image as well."""
@@ -227,6 +213,15 @@ class RequestedMetadata:
         if not topic.partitions:
             self._image.topics.pop(topic.id, None)
             self._image.topic_ids.pop(topic.name, None)
+
+
+def _is_newer(one: PartitionRegistration, other: PartitionRegistration) -> bool:
+    return (one.leader_epoch, one.partition_epoch) > (other.leader_epoch, other.partition_epoch)
+
+
+def _is_outdated(leader_epoch: int, known: PartitionRegistration) -> bool:
+    """Whether a StopReplica of this leader epoch is older than the known state."""
+    return leader_epoch not in (EPOCH_DURING_DELETE, -1) and leader_epoch < known.leader_epoch
 
 
 def _registration(

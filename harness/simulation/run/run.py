@@ -45,7 +45,7 @@ from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switch
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
-from squall.harness.simulation.swarm.drawing import draw_swarm
+from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
 from squall.harness.simulation.swarm.moments import Moments
@@ -396,8 +396,11 @@ class Simulation:
 
             def drawn(seed: int, kinds: tuple[str, ...]) -> list[SwarmFault]:
                 load = self.scenario.time.faults
+                if self.scenario.swarm == "depositions":
+                    return draw_depositions(seed, view.brokers, load)
                 nodes = view.brokers, view.controllers
-                faults = draw_swarm(seed, *nodes, load, operated, switched=switched, kinds=kinds)
+                ensemble = self.world.ensemble is not None
+                faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 patterns = [] if self.moments is None else draw_patterns(seed, *nodes, load)
                 return sorted(faults + patterns, key=lambda fault: fault.at)
 

@@ -29,6 +29,7 @@ from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
 from squall.harness.simulation.world.znodes import ZnodeTree, is_write
 from squall.nodes.zookeeper.session import (
     Code,
+    Delete,
     Exists,
     GetChildren,
     GetData,
@@ -45,6 +46,8 @@ DECIDED_WITHIN = (500, 4 * MILLISECOND)
 APPLIED_WITHIN = (200, 10 * MILLISECOND)
 """How long a server takes to apply what is decided."""
 EXPIRY_TICK = 200 * MILLISECOND
+OPERATOR = -1
+"""The session of a program that is no node."""
 
 
 # -- messages between a client and a server, as pickled objects ------------------------------------------------------
@@ -211,13 +214,22 @@ class SimEnsemble:
                 self.expired += 1
                 self.end_session(session)
 
-    def expire_session_at(self, address: str) -> None:
-        """End the session of the client with this address at once, as if it had not been heard."""
+    def expire_session_at(self, address: str) -> int:
+        """End the session of the client with this address at once, as if it had not been heard. Return how many."""
+        before = self.expired
         for session in list(self.sessions.values()):
             connection = session.connection
             if not session.ended and connection is not None and connection.end.peer_address == address:
                 self.expired += 1
                 self.end_session(session)
+        return self.expired - before
+
+    def delete(self, path: str) -> int:
+        """Delete a node as an operator would, by a session of another program. Return 1 if it was there."""
+        found = path in self.tree.nodes
+        if found:
+            self.decide(OPERATOR, Delete(path))
+        return int(found)
 
     def end_session(self, session: _Session) -> None:
         if not session.ended:
@@ -243,14 +255,15 @@ class SimEnsemble:
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
-    def lose_quorum(self, duration: int) -> None:
-        """Serve nobody for so long."""
+    def lose_quorum(self, duration: int) -> int:
+        """Serve nobody for so long. Return 1, 0 if the quorum is lost already."""
         if not self._has_quorum:
-            return
+            return 0
         self._has_quorum = False
         for server in self._servers:
             server.stop()
         self.kernel.after(duration, self._regain_quorum)
+        return 1
 
     def _regain_quorum(self) -> None:
         self._has_quorum = True
