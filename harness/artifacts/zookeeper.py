@@ -50,8 +50,13 @@ def configuration(server: Server, ensemble: Sequence[Server], data: str, setting
 
 def start_command(config: str, jars: Sequence[Path], *, heap_mb: int = 256, request_max: int = 0) -> list[str]:
     """Return the command line of a server. `request_max` is `jute.maxbuffer`, 0 for ZooKeeper's default of 1 MB."""
+    return command(MAIN_CLASS, jars, [config], options=java_options(heap_mb=heap_mb, request_max=request_max))
+
+
+def java_options(*, heap_mb: int = 256, request_max: int = 0) -> list[str]:
+    """Return the options of the virtual machine of a server."""
     options = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC" if heap_mb <= 1024 else "-XX:+UseParallelGC"]
     options += ["-XX:TieredStopAtLevel=1"] if heap_mb <= 1024 else []
     options += [f"-Djute.maxbuffer={request_max}"] if request_max else []
     options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
-    return command(MAIN_CLASS, jars, [config], options=options)
+    return options

@@ -28,6 +28,8 @@ from squall.harness.scenario.targets import (
 )
 from squall.harness.yaml_source import dotted
 from squall.nemesis.core.durations import write_seconds
+from squall.nemesis.core.selector import is_of_ensemble
+from squall.nemesis.entries import targets_of
 from squall.nemesis.options import FaultOptions, PauseClients, RpcCut, RpcHold
 from squall.nemesis.registry import kind_of, missing_verbs, why_not_simulated
 from squall.nemesis.schedule import Schedule, build_schedule
@@ -209,6 +211,12 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
             remedy=f"squall run {suite} --only {scenario.scenario}",
         )
     for path, entry in faults_of(scenario):
+        if any(is_of_ensemble(target) for target in targets_of(entry).values()):
+            raise UsageError(
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} is aimed at a ZooKeeper server;"
+                " the simulated ensemble has no hosts",
+                remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
+            )
         if reason := why_not_simulated(kind_of(entry)):
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} {reason};"
@@ -218,13 +226,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
 
 
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
-    """Raise UsageError for a cluster without a quorum, and for a fault that needs a verb that no agent offers yet."""
-    if scenario.cluster.metadata != "quorum":
-        raise UsageError(
-            f"{suite}: scenario {scenario.scenario}: cluster.metadata: {scenario.cluster.metadata} has no servers on"
-            " hosts yet; only the simulation has an ensemble",
-            remedy=f"{simulate_command(suite, scenario)}, or cluster.metadata: quorum",
-        )
+    """Raise UsageError for a fault that needs a verb that no agent offers yet."""
     for path, entry in faults_of(scenario):
         if missing := missing_verbs(entry):
             raise UsageError(

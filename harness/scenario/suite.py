@@ -45,6 +45,7 @@ from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
 from squall.harness.plugins.system_limits import REPLICAS
 from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
+from squall.harness.scenario.lab_topology import LabTopology
 from squall.harness.scenario.system_choice import SystemChoice, SystemOption, chosen_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.core.durations import Duration, Seconds
@@ -129,7 +130,10 @@ class ClusterOptions(_Part):
     )
     metadata: Literal["quorum", "zookeeper"] = Field(
         default="quorum",
-        description="what keeps the metadata: a quorum of controllers, or ZooKeeper (simulation only)",
+        description="what keeps the metadata: a quorum of controllers, or ZooKeeper",
+    )
+    zookeeper: int = Field(
+        default=1, ge=1, le=7, description="with metadata: zookeeper, servers of the ensemble in a local lab"
     )
     dynamic_voters: bool = Field(
         default=False, description="the quorum's voters are kept in its log, and may change (KIP-853)"
@@ -156,7 +160,22 @@ class ClusterOptions(_Part):
     def _one_kind_of_controller(self) -> ClusterOptions:
         if self.metadata == "zookeeper" and (self.dynamic_voters or self.combined):
             raise ValueError("metadata: zookeeper: there is no quorum; remove dynamic_voters and combined")
+        if self.metadata == "zookeeper" and not self.system.ours:
+            raise ValueError(f"metadata: zookeeper: is of our own nodes; leave it out with system {self.system}")
+        if self.metadata != "zookeeper" and "zookeeper" in self.model_fields_set:
+            raise ValueError("zookeeper: servers of an ensemble are used with `metadata: zookeeper` only")
         return self
+
+    @property
+    def lab(self) -> LabTopology:
+        """The lab that such a cluster needs."""
+        ensemble = self.metadata == "zookeeper"
+        return LabTopology(
+            controllers=0 if ensemble else self.controllers,
+            brokers=self.brokers,
+            zookeeper=self.zookeeper if ensemble else 0,
+            clients=self.clients,
+        )
 
     @model_validator(mode="after")
     def _brokers_for_controllers(self) -> ClusterOptions:

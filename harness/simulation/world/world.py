@@ -305,6 +305,7 @@ class SimClusterView:
     ) -> None:
         self.brokers = tuple(place.name for place in places if place.is_broker)
         self.controllers = tuple(place.name for place in places if place.is_controller) or self.brokers
+        self.zookeeper: tuple[str, ...] = ()  # the simulated ensemble has no hosts
         self.topics = topics
         self._names = {place.node_id: place.name for place in places}
         self._processes = processes
