@@ -36,7 +36,7 @@ from squall.harness.scenario.lab_topology import MOST_LAB_HOSTS, LabTopology
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 from squall.nodes.config import is_control
 
-GROUPS = ("controllers", "brokers", "zookeeper", "clients", "spark")
+GROUPS = ("controllers", "brokers", "clients", "spark", "zookeeper")
 DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 LONGEST_RACK = 249
 MOST_HOSTS = 1000
