@@ -43,7 +43,7 @@ class Client:
     """A session with the ensemble for coroutines: one coroutine waits for one response."""
 
     def __init__(self, servers: list[tuple[str, int]]) -> None:
-        self._session = WireSession(servers, SESSION_TIMEOUT_MS, self._deliver, max_request=REQUEST_MAX)
+        self._session = WireSession(servers, SESSION_TIMEOUT_MS, self._deliver, monotonic_us, max_request=REQUEST_MAX)
 
     def _deliver(self) -> None:
         self._session.deliver(monotonic_us(), self._event)

@@ -256,7 +256,9 @@ def _node(config: NodeConfig, mutants: Mutants, disk: Disk, trace: Trace, wake: 
         return Node(config, **ports)
     ensemble = config.zookeeper_connect
     servers = [(one.host, one.port) for one in ensemble.servers]
-    session = WireSession(servers, config.zookeeper_session_timeout_ms, wake, chroot=ensemble.chroot, say=say)
+    session = WireSession(
+        servers, config.zookeeper_session_timeout_ms, wake, monotonic_us, chroot=ensemble.chroot, say=say
+    )
     return ZooKeeperNode(config, session, **ports)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from squall.nodes.server.clock import monotonic_us
 from squall.nodes.server.zookeeper.client import Drop, Open, SessionClient
 from squall.nodes.server.zookeeper.jute import MalformedResponse
 from squall.nodes.zookeeper.session import MAX_REQUEST, SessionEvent, SessionRequest, SessionState
@@ -58,7 +57,7 @@ class _Connection(asyncio.Protocol):
 class WireSession:
     """A session with a real ensemble, for a node in this event loop.
 
-    `wake` is called when there is something to deliver, `say` with each change that an operator should know.
+    `wake` is called when there is something to deliver, `now` is the clock of the node and of the loop, `say` with each change that an operator should know.
     """
 
     def __init__(
@@ -66,6 +65,7 @@ class WireSession:
         servers: Sequence[tuple[str, int]],
         timeout_ms: int,
         wake: Callable[[], None],
+        now: Callable[[], int],
         *,
         chroot: str = "",
         max_request: int = MAX_REQUEST,
@@ -73,6 +73,7 @@ class WireSession:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake = wake
+        self._now = now
         self._connection: _Connection | None = None
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +82,7 @@ class WireSession:
         self._ensemble = ",".join(f"{host}:{port}" for host, port in servers) + chroot
         self._say = say
         self._said = ""
-        self._client = SessionClient(servers, timeout_ms, monotonic_us(), chroot=chroot, max_request=max_request)
+        self._client = SessionClient(servers, timeout_ms, self._now(), chroot=chroot, max_request=max_request)
         self._soon()
 
     # -- the port ------------------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class WireSession:
     def received(self, connection: _Connection, frame: bytes) -> None:
         if connection is self._connection:
             try:
-                self._client.received(monotonic_us(), frame)
+                self._client.received(self._now(), frame)
             except MalformedResponse:
                 self.broken(connection)
 
@@ -134,7 +135,7 @@ class WireSession:
     def lost(self, connection: _Connection) -> None:
         if connection is self._connection:
             self._connection = None
-            self._client.lost(monotonic_us())
+            self._client.lost(self._now())
             self.proceed()
 
     def proceed(self) -> None:
@@ -192,11 +193,11 @@ class WireSession:
         except OSError as error:
             self._opening = None
             self._report(f"no connection to ZooKeeper at {server.host}:{server.port}: {error.strerror or error}")
-            self._client.lost(monotonic_us())
+            self._client.lost(self._now())
         else:
             self._opening = None
             self._connection = connection
-            self._client.opened(monotonic_us())
+            self._client.opened(self._now())
         self.proceed()
 
     def _arm(self) -> None:
@@ -209,5 +210,5 @@ class WireSession:
 
     def _fired(self) -> None:
         self._timer = None
-        self._client.tick(monotonic_us())
+        self._client.tick(self._now())
         self.proceed()

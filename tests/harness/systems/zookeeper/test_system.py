@@ -74,9 +74,7 @@ def test_the_launcher_becomes_the_server_and_writes_its_number_again(tmp_path: P
 
 @pytest.mark.parametrize("hosts", [BROKERS, SERVERS])
 def test_an_inventory_without_brokers_or_servers_is_refused(hosts: tuple[HostSpec, ...]) -> None:
-    with pytest.raises(
-        UsageError, match=r"`metadata: zookeeper` needs .* groups zookeeper and brokers"
-    ):
+    with pytest.raises(UsageError, match=r"`metadata: zookeeper` needs .* groups zookeeper and brokers"):
         configure(*hosts)
 
 

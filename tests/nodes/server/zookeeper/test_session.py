@@ -43,7 +43,7 @@ class User:
 
     def __init__(self, servers: list[tuple[str, int]]) -> None:
         self.events: list[SessionEvent] = []
-        self.session = WireSession(servers, TIMEOUT_MS, self._turn)
+        self.session = WireSession(servers, TIMEOUT_MS, self._turn, monotonic_us)
 
     def _turn(self) -> None:
         self.session.deliver(monotonic_us(), lambda now, event: self.events.append(event))
