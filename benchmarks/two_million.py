@@ -12,8 +12,8 @@ shutdowns before the counted ones warm up the virtual machine. Time-outs are the
 figure of its own.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
-and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. `--chart FILE` draws the figures
-of the greatest number beside the published ones. The published figures are for two million (docs/experiments.md).
+and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. The chart has the figures of the
+greatest number beside the published ones, which are for two million (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ FIRST, SECOND = 1000, 1001
 QUIET_S = 2.0
 """The controller has ended its work when it has sent nothing for so long."""
 MEGA = 1_000_000
+HEADING = ": topic-partitions are there"
+SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
+"""Names of figures that the chart shows."""
 
 
 @dataclass(frozen=True)
@@ -242,14 +245,14 @@ async def _measure_quorum(cluster: Cluster, arm: Arm, rounds: int) -> None:
 def figures_of(arm: Arm) -> Iterator[Measurement]:
     """Return the figures of one system with one number of topic-partitions."""
     name = f"{arm.system}, {_size(arm.partitions)}"
-    yield _seconds(f"{name}: topic-partitions are there", [arm.load])
+    yield _seconds(name + HEADING, [arm.load])
     yield _seconds("    controlled shutdown, the controller responds", arm.answered)
-    yield _seconds("    controlled shutdown, every broker has the changes", arm.applied)
+    yield _seconds(f"    {SHUTDOWN}", arm.applied)
     yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
     yield _seconds("        detected and elected", [arm.detected])
     for stage, seconds in arm.stages.items():
         yield _seconds(f"        {stage}", [seconds])
-    yield _seconds("    failover, every broker has heard of it", [arm.failover_applied])
+    yield _seconds(f"    {FAILOVER}", [arm.failover_applied])
     for kind, size in arm.memory.items():
         yield Measurement(f"    resident memory, {kind}", size / MEGA, "MB", higher_is_better=False)
 
@@ -287,31 +290,35 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
                        [expected], 2 * published.zookeeper if large else None)  # fmt: skip
 
 
-def chart(zookeeper: Arm, quorum: Arm) -> str:
-    """Draw the measured figures beside the published ones, as SVG."""
+def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
+    """Return the chart by its name: the figures of the greatest number measured beside the published ones, as SVG."""
+    found: dict[str, dict[str, float]] = {}
+    for one in measurements:
+        if one.name.endswith(HEADING):
+            found[one.name.removesuffix(HEADING)] = {}
+        elif found:
+            found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
+    measured = list(found.items())[-2:]
 
-    def panel(heading: str, published: Published, measured: tuple[float, float]) -> Panel:
+    def panel(heading: str, figure: str, published: Published) -> Panel:
+        size = _size(PUBLISHED_PARTITIONS)
         bars = [
-            Bar(f"published, ZooKeeper, {_size(PUBLISHED_PARTITIONS)}", published.zookeeper, 0, published=True),
-            Bar(f"published, quorum, {_size(PUBLISHED_PARTITIONS)}", published.quorum, 1, published=True),
+            Bar(f"published, ZooKeeper, {size}", published.zookeeper, 0, published=True),
+            Bar(f"published, quorum, {size}", published.quorum, 1, published=True),
         ]
-        arms = zip((zookeeper, quorum), measured, strict=True)
-        measures = [
-            Bar(f"measured, {one.system}, {_size(one.partitions)}", value, number)
-            for number, (one, value) in enumerate(arms)
-        ]
-        return Panel(heading, "s", [*bars, *measures])
+        bars += [Bar(name, figures[figure], number) for number, (name, figures) in enumerate(measured)]
+        return Panel(heading, "s", bars)
 
-    shutdown = (statistics.median(zookeeper.applied), statistics.median(quorum.applied))
-    failover = (zookeeper.failover_applied, quorum.failover_applied)
-    return bar_chart(
-        "ZooKeeper beside a quorum of controllers",
-        [
-            panel("controlled shutdown of a broker", PUBLISHED_SHUTDOWN, shutdown),
-            panel("failover after SIGKILL of the controller", PUBLISHED_FAILOVER, failover),
-        ],
-        "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
-    )
+    return {
+        "two-million": bar_chart(
+            "ZooKeeper beside a quorum of controllers",
+            [
+                panel("controlled shutdown of a broker", SHUTDOWN, PUBLISHED_SHUTDOWN),
+                panel("failover after SIGKILL of the controller", FAILOVER, PUBLISHED_FAILOVER),
+            ],
+            "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
+        )
+    }
 
 
 def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
