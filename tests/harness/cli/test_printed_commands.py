@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from squall.harness.cli.main import app, status_of
+from squall.harness.cli.main import command_line, status_of
 from squall.harness.scenario.inventory import HostSpec, load_inventory
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,18 +70,13 @@ def typed() -> Iterator[Any]:
                 yield pytest.param(found[1], id=f"{path.name}:{number} {found[1][:60]}")
 
 
-@functools.cache
-def all_commands() -> Any:
-    return typer.main.get_command(app)
-
-
 def assert_exists(command: str) -> None:
     """The command is one, and each of its options is one of its options."""
     try:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    here = all_commands()
+    here: Any = command_line()
     while words and hasattr(here, "commands"):
         name = words.pop(0)
         if name == FIELD or not name[0].islower():
