@@ -119,7 +119,7 @@ def test_what_only_the_simulation_does_is_refused_with_a_command_that_does_it(
     path = tmp_path / "mine.yaml"
     path.write_text(
         "scenarios:\n  - {scenario: first, fault_free: true}\n"
-        "  - {scenario: second, swarm: true, time: {load: 4s}, min_acknowledged: 1}\n"
+        "  - {scenario: second, swarm: true, time: {load: 1s, settle: 3s}, min_acknowledged: 1}\n"
     )
     assert status_of(["plan", str(path), "--only", "second"]) == 254
     said = capsys.readouterr().err
