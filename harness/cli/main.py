@@ -13,6 +13,7 @@ This module only turns arguments into calls and failures into exit statuses:
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
 from squall.harness.cli.buggify import CommandWithBuggify, buggify
@@ -819,7 +821,7 @@ def status_of(arguments: list[str]) -> int:
         return 0
     try:
         with verbosely(arguments, version) if verbose else contextlib.nullcontext():
-            result = app(arguments or ["--help"], standalone_mode=False)
+            result = command_line()(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
         complain(str(wrong))
         return USAGE_EXIT_STATUS
@@ -836,6 +838,14 @@ def status_of(arguments: list[str]) -> int:
             return USAGE_EXIT_STATUS
         return crashed()
     return result if isinstance(result, int) else 0
+
+
+@functools.cache
+def command_line() -> TyperGroup:
+    """Return all commands with their parameters. To read them from the annotations takes 60 ms."""
+    made = typer.main.get_command(app)
+    assert isinstance(made, TyperGroup)
+    return made
 
 
 def version_line() -> str:
