@@ -1,5 +1,5 @@
 /* The dashboard's pages: filters, deep links, keys, lists of runs, two runs or nights side by side. Nothing is loaded;
-   what comes from runs is only ever set as text. The state of a page is in its address: #q=words&show=invalid&run=KEY. */
+   what comes from runs is only ever set as text. The state of a page is in its address: #q=words&show=invalid&run=KEY&point=ID. */
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -344,6 +344,22 @@
     return [drawn, ` ×${digits(ratio)}`];
   }
 
+  /* ---- a change point that the address names */
+
+  let shownPoint = null;
+
+  function showPoint(id) {
+    for (const one of $$(".pointed")) one.classList.remove("pointed");
+    const found = id ? $$("[data-point]").filter((one) => one.dataset.point === id) : [];
+    for (const one of found) {
+      one.classList.add("pointed");
+      const folded = one.closest("details");
+      if (folded) folded.open = true;
+    }
+    if (found.length && id !== shownPoint) found[0].scrollIntoView({ block: "center" });
+    shownPoint = id;
+  }
+
   /* ---- all together */
 
   function apply() {
@@ -353,6 +369,7 @@
     for (const button of $$("[data-show]")) button.tagName === "BUTTON" && button.setAttribute("aria-pressed", String((address.show || "") === button.dataset.show));
     if (view) view.apply(address); else filterRows(address);
     if (page === "scenario") showRun(address);
+    showPoint(address.point);
   }
 
   function start() {

@@ -256,6 +256,11 @@ def test_the_change_point_is_marked_on_its_night(browser: Browser) -> None:
     browser.until("return document.querySelector('#levels .chart-live .chart-mark-change')")
     row = browser.one("#levels tbody tr")
     assert row.text.startswith("2026-11-11") and "git log " in row.text
+    row.find_element(By.CSS_SELECTOR, "a[href^='#point=']").click()
+    assert "pointed" in row.get_attribute("class")
+    point = browser.run("return location.hash.slice('#point='.length)")
+    browser.open(f"index.html#point={point}")
+    assert [one.get_attribute("data-point") for one in browser.all(".pointed")] == [point]
 
 
 def is_beside(boxes: list[dict[str, float]]) -> bool:
