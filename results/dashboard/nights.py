@@ -87,6 +87,11 @@ class Nights:
     def scenarios(self) -> tuple[str, ...]:
         return tuple(sorted(self.cells))
 
+    def name_of(self, scenario: str) -> str:
+        """Return the name that a suite gives a scenario, without the world."""
+        newest = max(self.cells[scenario])
+        return self.cells[scenario][newest].runs[-1].row["scenario"] or ""
+
     def runs_of(self, day: str) -> list[Run]:
         return [run for cells in self.cells.values() if day in cells for run in cells[day].runs]
 

@@ -101,6 +101,17 @@ def test_nights_of_one_day_are_added_up_and_what_one_of_them_ran_was_run() -> No
     assert not_run_tonight(nights, recorded) == [("pauses", "no money")]
 
 
+def test_what_was_left_out_is_listed_once_whatever_the_world() -> None:
+    runs = tuple(
+        run_of(key=f"{scenario}-{day}", scenario=scenario, world="simulation", date=day)
+        for scenario, day in (("kills", "2026-11-23"), ("kills", "2026-11-24"), ("pauses", "2026-11-23"))
+    )
+    why = {"left_out": ["pauses"], "left_out_why": ["no time"]}
+    overview = overview_of(LakeFacts(runs=runs, nights=(night_row("n2", "2026-11-24", **why),)))
+    assert overview.nights.scenarios == ("kills (simulation)", "pauses (simulation)")
+    assert tonight_of(overview).not_run == [("pauses", "no time")]
+
+
 def test_a_night_in_which_nothing_ran_is_not_green() -> None:
     why = {"left_out": ["kills"], "left_out_why": ["the night was interrupted before"]}
     facts = LakeFacts(runs=(run_of(date="2026-11-23"),), nights=(night_row("n2", "2026-11-24", seconds=2.0, **why),))
