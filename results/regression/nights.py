@@ -111,19 +111,29 @@ def counted(runs: Sequence[MeasuredRun]) -> Sequence[MeasuredRun]:
     return [one for one in runs if not one.mutants] or runs
 
 
-def series_of(runs: Sequence[MeasuredRun], metrics: Sequence[str] = (), scenario: str = "") -> Iterator[NightSeries]:
+def canaries_by_night(measured: Iterable[tuple[str, Mapping[str, float | None]]]) -> dict[str, dict[str, float]]:
+    """Return each canary by night, of pairs of a run's night and its canaries: the median of all runs of the night."""
+    found: dict[str, dict[str, list[float | None]]] = {name: defaultdict(list) for name in CANARIES}
+    for night, canaries in measured:
+        for name, by_night in found.items():
+            by_night[night].append(canaries.get(name))
+    return {name: {night: _middle(some) for night, some in by_night.items()} for name, by_night in found.items()}
+
+
+def series_of(
+    runs: Sequence[MeasuredRun],
+    metrics: Sequence[str] = (),
+    machine: Mapping[str, Mapping[str, float]] | None = None,
+) -> Iterator[NightSeries]:
     """Yield the series of each scenario and metric with a figure on at least one night, in order of their names.
 
-    `scenario` leaves out those whose name does not contain it. Canaries are the medians of all runs of a night.
+    `machine` has the canaries by night, if there were more runs than these.
     """
     by_scenario: dict[str, list[MeasuredRun]] = defaultdict(list)
-    loops: dict[str, dict[str, list[float | None]]] = {name: defaultdict(list) for name in CANARIES}
     for run in runs:
-        if scenario in run.scenario:
-            by_scenario[run.scenario].append(run)
-        for name, by_night in loops.items():
-            by_night[run.night or run.date].append(run.canaries.get(name))
-    machine = {name: {night: _middle(some) for night, some in by_night.items()} for name, by_night in loops.items()}
+        by_scenario[run.scenario].append(run)
+    if machine is None:
+        machine = canaries_by_night((one.night or one.date, one.canaries) for one in runs)
     for title, some in sorted(by_scenario.items()):
         some.sort(key=lambda one: (one.night or one.date, one.started))
         nights = {night: list(group) for night, group in groupby(some, key=lambda one: one.night or one.date)}

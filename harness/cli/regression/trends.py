@@ -195,7 +195,13 @@ def _found(lake: Path, scenario: str | None, metrics: tuple[str, ...], since: st
     from squall.results.regression.benchmark_nights import benchmark_series
     from squall.results.regression.measured_run import scenario_of
     from squall.results.regression.metrics import METRICS
-    from squall.results.regression.nights import changes_of, on_their_days, series_of
+    from squall.results.regression.nights import (
+        canaries_by_night,
+        changes_of,
+        days_of_nights,
+        on_their_days,
+        series_of,
+    )
     from squall.results.regression.selection import measured
 
     day = parse_day(since, "--since").isoformat()
@@ -209,15 +215,19 @@ def _found(lake: Path, scenario: str | None, metrics: tuple[str, ...], since: st
                 raise UsageError(f"--metric {name}: is no figure of a run or a benchmark{suggestion(name, figures)}")
         if not rows and not measured_by:
             raise UsageError(f"{lake}: has no runs since {day}", remedy="squall run adds its runs")
-        names = [*(scenario_of(one) for one in rows), *(one.scenario for one in measured_by)]
-        if not any(scenario is None or scenario in name for name in names):
+        wanted = [one for one in rows if (scenario or "") in scenario_of(one)]
+        measured_by = [one for one in measured_by if (scenario or "") in one.scenario]
+        if not wanted and not measured_by:
             raise UsageError(f"--scenario {scenario}: no scenario and no benchmark has a name that contains this")
-        recorded = [(one["night"] or "", one["date"]) for one in found.table("nights").to_pylist()]
-        runs = on_their_days(measured(found, rows), recorded)
-    series = list(series_of(runs, metrics, scenario or ""))
-    series += [
-        one for one in measured_by if (scenario or "") in one.scenario and (not metrics or one.metric.name in metrics)
-    ]
+        rows.sort(key=lambda one: (one["started"] or "", one["key"]))
+        begun = [(one["night"] or "", one["date"]) for one in (*found.table("nights").to_pylist(), *rows)]
+        days = days_of_nights(begun)
+        nights_of_rows = (days.get(one["night"] or "", one["date"]) for one in rows)
+        canaries = (machines.get(one["key"], {}) for one in rows)
+        machine = canaries_by_night(zip(nights_of_rows, canaries, strict=True))
+        runs = on_their_days(measured(found, wanted), days.items())
+    series = list(series_of(runs, metrics, machine))
+    series += [one for one in measured_by if not metrics or one.metric.name in metrics]
     changes = []
     with time_left(console(aside=as_json), "trends", len(series), "series") as advance:
         for one in series:
