@@ -55,10 +55,10 @@ class ClientSamples:
 
     def _exchange(self) -> dict[str, object]:
         try:
-            if self._channel is None:
-                self._channel = self._host.remote.open_channel(self._command())
-            self._channel.send_line(b"", ANSWER_SECONDS / 2)
-            found = json.loads(self._channel.receive_line(ANSWER_SECONDS / 2))
+            channel = self._channel or self._host.remote.open_channel(self._command())
+            self._channel = channel
+            channel.send_line(b"", ANSWER_SECONDS / 2)
+            found = json.loads(channel.receive_line(ANSWER_SECONDS / 2))
         except (SshError, OSError, ValueError) as trouble:
             self.close()
             raise HostUnreachable(self.name, str(trouble).splitlines()[0]) from None
