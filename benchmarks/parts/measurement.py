@@ -12,6 +12,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Peer:
+    """The same figure of another system: measured beside ours, or published by its authors."""
+
+    name: str
+    value: float
+
+
+JEPSEN_INTERPRETER = Peer("Jepsen, published", 20_000)
+"""Operations a second: "realistic generator tests yield rates over 20,000 operations/sec", jepsen.generator."""
+JEPSEN_CHECKERS = Peer("Jepsen, published", 900_000)
+"""Operations a second: the upper end of "250,000 to 900,000", Kingsbury on histories of 10⁹ operations, 2023."""
+ELLE = Peer("Elle, published", 160_000)
+"""List-append transactions a second: the upper end of what Elle's README states."""
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One figure. `samples` are the raw values behind it, kept in the JSON output (HX-16)."""
 
@@ -22,6 +38,7 @@ class Measurement:
     stretch: float | None = None
     higher_is_better: bool = True
     samples: tuple[float, ...] = ()
+    peer: Peer | None = None
 
     @property
     def passed(self) -> bool:

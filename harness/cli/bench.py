@@ -77,11 +77,18 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
 def print_measurements(console: Console, name: str, measurements: Sequence[Measurement]) -> None:
     """Print a table with one line per figure."""
     table = Table(title=name, title_justify="left", box=None, pad_edge=False)
-    for heading in ("figure", "measured", "must", "stretch", ""):
-        table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
+    with_peers = any(one.peer is not None for one in measurements)
+    for heading in ("figure", "measured", "must", "stretch", "", *["peer"] * with_peers):
+        table.add_column(heading, justify="left" if heading in ("figure", "", "peer") else "right")
     for one in measurements:
+        peer = [] if one.peer is None else [f"{figure(one.peer.value)}, {one.peer.name}"]
         table.add_row(
-            one.name, f"{figure(one.measured)} {one.unit}", bar(one, one.must), bar(one, one.stretch), result(one)
+            one.name,
+            f"{figure(one.measured)} {one.unit}",
+            bar(one, one.must),
+            bar(one, one.stretch),
+            result(one),
+            *peer,
         )
     console.print(table)
 

@@ -309,6 +309,7 @@ def plan(
     epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711 · "
     "squall simulate swarm --recipe 7@12.5s:99 · squall simulate swarm --seeds 20 --buggify · "
     "squall simulate worlds --seeds 100000 --spark-master spark://HOST:7077 --shrink · "
+    "squall simulate swarm --seeds 20 --traces before.txt · squall simulate swarm --seeds 20 --same-as before.txt · "
     "squall simulate swarm --buggify fetch-empty,turn-late",
 )
 def simulate(
@@ -354,6 +355,12 @@ def simulate(
         bool, typer.Option("--shrink", help="shrink the first failing seed of each kind afterwards")
     ] = False,
     spark_master: ClusterOption = None,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the verdict and the trace hash of each seed")
+    ] = None,
+    same_as: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="compare with what --traces wrote, here or elsewhere")
+    ] = None,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
 ) -> int:
@@ -366,6 +373,8 @@ def simulate(
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
         if spark_master is not None or shrink_failures:
             raise UsageError("--recipe is one run, here", remedy="leave out --spark-master and --shrink")
+        if traces is not None or same_as is not None:
+            raise UsageError("--recipe is no seed of its own", remedy="leave out --traces and --same-as")
         return simulate_recipe(
             recipe, scenario, console(),
             mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer, buggify=buggify_places,
@@ -389,6 +398,8 @@ def simulate(
         spark_master=spark_master,
         shrink=shrink_failures,
         lake=lake_for_rows(lake, no_lake),
+        traces=traces,
+        same_as=same_as,
     )
 
 

@@ -36,6 +36,7 @@ from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.system import METRICS_PORT, ClusterSettings, system_named
+from squall.harness.load.client_samples import ClientSamples, client_samples, close_all
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
@@ -98,6 +99,7 @@ class ScenarioRun:
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
         self.sampling: asyncio.Task[None] | None = None
+        self.client_samples: dict[str, ClientSamples] = {}
         self.sampler: HostSampler | None = None
         self.clocks = HostClocks(self.directory)
         self.node_records = NodeRecords(self.testbed, self.directory)
@@ -463,13 +465,18 @@ class ScenarioRun:
             self.facts.notes[SAMPLES] = f"not kept: {trouble}"
             return
         addresses = {name: f"{plan.address}:{METRICS_PORT}" for name, plan in self.testbed.plans.items()}
-        self.sampler = HostSampler(self.testbed.hosts, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
+        if isinstance(self.workers, RemoteLoadWorkers):
+            shared = self.hosts.lab is not None
+            self.client_samples = client_samples(self.workers.workers, self.testbed.hosts, shared=shared)
+        sampled = {**self.testbed.hosts, **self.client_samples}
+        self.sampler = HostSampler(sampled, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
         self.sampling = asyncio.create_task(self.sampler.run())
 
     async def _end_samples(self) -> None:
         if self.sampling is None or self.sampler is None:
             return
         await cancelled(self.sampling)
+        close_all(self.client_samples)
         self.facts.notes[SAMPLES] = self.sampler.told
         if not self.sampling.cancelled() and (trouble := self.sampling.exception()) is not None:
             self.facts.notes[SAMPLES] = f"{self.sampler.told}; ended early: {type(trouble).__name__}: {trouble}"
