@@ -116,7 +116,13 @@ DryRunOption = Annotated[
 ]
 SystemOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME[:VERSION]", help="deploy this system instead of the suite's, such as kafka"),
+    typer.Option(
+        metavar="NAME", help="test this system instead of the suite's: kafka, kafka:VERSION, or cluster:HOST:PORT,…"
+    ),
+]
+PropertiesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TLS and SASL properties of clients, for the system `cluster`"),
 ]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
@@ -143,6 +149,7 @@ def run(
     seed: SeedOption = None,
     only: OnlyOption = None,
     system: SystemOption = None,
+    client_properties: PropertiesOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
@@ -173,7 +180,7 @@ def run(
 
     refuse_two_places(inventory, lab)
     patience = seconds_to_wait(wait)
-    chosen = load_named(suite).only(only, seed).on_system(system)
+    chosen = load_named(suite).only(only, seed).on_system(system, client_properties)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run

@@ -170,7 +170,6 @@ class FetchedSystem(Protocol):
         """Fetch them onto the control node, unless they are there. Raises UsageError. Called before anything starts."""
         ...
 
-    @property
     def library(self) -> Library:
         """What was fetched; `configure` finds it on a host at `HostPaths.programs`."""
         ...
@@ -182,6 +181,19 @@ class DemandingSystem(Protocol):
 
     def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
         """Raise one UsageError for all hosts that lack what its nodes need."""
+        ...
+
+
+@runtime_checkable
+class ReachedSystem(Protocol):
+    """A system that runs already, and is reached by its addresses. Nothing is deployed or configured."""
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]: ...
+
+    @property
+    def security(self) -> Mapping[str, str]:
+        """How clients connect, by librdkafka's keys. It has credentials: it is written nowhere."""
         ...
 
 

@@ -21,6 +21,7 @@ OURS: Final = "squall"
 OWN: Final[Mapping[str, str]] = {
     OURS: "squall.harness.hosts.system:SquallNodes",
     "kafka": "squall.harness.systems.kafka.system:ApacheKafka",
+    "cluster": "squall.harness.systems.cluster.system:ReachedCluster",
 }
 NEEDED = ("name", "bundle", "configure")
 

@@ -35,13 +35,14 @@ from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
-from squall.harness.hosts.system import ClusterSettings, System, system_of
+from squall.harness.hosts.system import ClusterSettings, ReachedSystem, System, system_of
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run.bench_report import told_and_kept
 from squall.harness.run.host_sampler import HostSampler
 from squall.harness.run.node_records import NodeRecords
+from squall.harness.run.reached import ReachedTestbed
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.run.run_manifest import Facts, config_texts, manifest_of
 from squall.harness.run.testbed import Testbed
@@ -93,7 +94,7 @@ class ScenarioRun:
         self.facts = Facts()
         self.started = datetime.now(UTC)
         self.token = None if hosts.lock is None else hosts.lock.token
-        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics, self.token)
+        self.testbed = self._testbed()
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
         self.load_agents: LoadAgents | None = None
@@ -126,6 +127,12 @@ class ScenarioRun:
             await asyncio.shield(asyncio.ensure_future(self._wind_up()))
         return self.directory
 
+    def _testbed(self) -> Testbed:
+        topics = self.scenario.loaded_topics
+        if isinstance(self.system, ReachedSystem):
+            return ReachedTestbed(self.hosts.network, topics, self.system.bootstrap, self.system.security)
+        return Testbed(self.hosts.inventory, self.hosts.network, topics, self.token)
+
     def discard_if_empty(self) -> None:
         """Remove the directory of a run that never began to load: it has nothing to judge."""
         if self.facts.load_started is None:
@@ -143,9 +150,10 @@ class ScenarioRun:
         cluster = self.scenario.cluster
         calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
-        nodes = Nodes.of_inventory(self.hosts.inventory)
-        refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
-        refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
+        if not isinstance(self.system, ReachedSystem):
+            nodes = Nodes.of_inventory(self.hosts.inventory)
+            refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
+            refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self.plan.capture:
             refuse_capture(self.hosts.inventory)
         if self._aims_at_clients():
@@ -153,16 +161,11 @@ class ScenarioRun:
         await self.testbed.deploy(self.system, settings, faults=bool(self.plan.schedule.faults))
         await self.testbed.heal()  # a run that was killed may have left open faults
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
-        bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {
             name: {"bundle": one.bundle.name, "checksums": one.bundle.checksums}
             for name, one in self.testbed.deployed.items()
         }
-        self.display.stage(
-            "deploy",
-            f"node {bundle.name[:14]}… ({len(bundle.archive) / 1024:.0f} kB)",
-            f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
-        )
+        self._tell_deployed(began)
         remotes = [self.testbed.remotes[host.name] for host in self.hosts.inventory.clients]
         self.clients = await asyncio.to_thread(deploy_clients, remotes, workload=self.scenario.workload.name)
         for name, one in self.testbed.deployed.items():
@@ -179,6 +182,20 @@ class ScenarioRun:
             self.display.say(f"watch      nodes are asked before these disk calls, for faults: {', '.join(calls)}")
         if self.scenario.cluster.mutants:
             self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
+
+    def _tell_deployed(self, began: float) -> None:
+        found = [one.bundle for one in self.testbed.deployed.values()]
+        if not found:
+            addresses = ", ".join(f"{host}:{port}" for host, port in self.testbed.bootstrap())
+            self.display.stage("reached", f"a cluster that runs already, brokers {addresses}", "nothing is deployed")
+            return
+        choice = self.scenario.cluster.system
+        node = "node" if choice.ours else str(choice)
+        self.display.stage(
+            "deploy",
+            f"{node} {found[0].name[:14]}… ({len(found[0].archive) / 1024:.0f} kB)",
+            f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
+        )
 
     def _aims_at_clients(self) -> bool:
         return any(isinstance(fault.options, PauseClients) for fault in self.plan.schedule.faults)
@@ -288,6 +305,7 @@ class ScenarioRun:
             workload=self.scenario.workload.model_dump(),
             topics=self.scenario.loaded_topics,
             bootstrap=self.testbed.bootstrap(),
+            security=self.system.security if isinstance(self.system, ReachedSystem) else None,
         )
 
     async def _nemesis(self, began: int) -> None:

@@ -379,6 +379,8 @@ class Suite:
     """The scenarios of the file that are not run, in its order."""
     system: str = ""
     """The system that the command names instead of the file's; empty if it names none."""
+    properties: str = ""
+    """The file of client properties that the command names."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -391,19 +393,21 @@ class Suite:
         first = self.scenarios[0]
         return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
 
-    def on_system(self, named: str | None) -> Suite:
-        """Have all scenarios deploy the system of this name, or `NAME:VERSION`; unchanged without one.
+    def on_system(self, named: str | None, properties: Path | None = None) -> Suite:
+        """Have all scenarios test the system that a command line names; unchanged without one.
 
-        Raises UsageError for an unknown one.
+        `properties` is a file of client properties, of a cluster that runs already. Raises UsageError.
         """
         if named is None:
+            if properties is not None:
+                raise UsageError("--client-properties: is for --system cluster:HOST:PORT")
             return self
-        system = chosen_system(named)
+        system = chosen_system(named, str(properties or ""))
         scenarios = tuple(
             one.model_copy(update={"cluster": one.cluster.model_copy(update={"system": system})})
             for one in self.scenarios
         )
-        return replace(self, scenarios=scenarios, system=named)
+        return replace(self, scenarios=scenarios, system=named, properties=str(properties or ""))
 
     def only(self, name: str | None, seed: int | None = None) -> Suite:
         """Reduce the suite to one scenario, and with a seed to one run of it.

@@ -97,7 +97,6 @@ class ApacheKafka:
 
         self._library = make_library(f"kafka-{self.version}-{identity(program, found)}", fill)
 
-    @property
     def library(self) -> Library:
         assert self._library is not None, "fetch comes first"
         return self._library

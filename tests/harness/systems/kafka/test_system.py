@@ -168,7 +168,7 @@ def test_a_fetch_makes_a_library_of_the_jars_even_without_shared_classes(
     for _ in range(2):
         kafka = ApacheKafka()
         kafka.fetch(said.append)
-    assert (kafka.library.directory / "some.jar").read_bytes() == b"a jar"
+    assert (kafka.library().directory / "some.jar").read_bytes() == b"a jar"
     assert [line.strip() for line in said] == [
         "kafka      preparing 1 jars of version 4.4.0, once",
         "nodes will start slowly: no archive of shared classes: no room",
