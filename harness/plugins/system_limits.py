@@ -40,6 +40,8 @@ class SystemLimits:
     """Whether it runs already and is reached by its addresses: nothing is deployed, and no hosts are needed."""
     jvm: bool = False
     """Whether its nodes are Java processes, whose options a suite may set."""
+    start_seconds: float = 0.0
+    """How much longer than ours its nodes may take until they serve: faults wait so much longer to be seen to end."""
     wrong_with_setting: Callable[[str, str], str | None] = any_setting
     """Why it does not take a key of `cluster.config` with this value; None if it does."""
 

@@ -26,6 +26,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,8 @@ class ScenarioRun:
             for name, topic in self.scenario.cluster.topics.items()
         )
         replicas = sum(topic.partitions * topic.replication_factor for topic in topics)
-        seconds = READY_SECONDS + READY_SECONDS_PER_REPLICA * replicas
+        slow_start = self.scenario.cluster.system.limits.start_seconds
+        seconds = READY_SECONDS + slow_start + READY_SECONDS_PER_REPLICA * replicas
         try:
             await create_topics(self.testbed.admin, topics, seconds)
             state = await await_whole(
@@ -243,7 +245,9 @@ class ScenarioRun:
         try:
             await self._show_load(began, nemesis)
             if not nemesis.done():
-                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
+                await asyncio.wait(
+                    {nemesis}, timeout=NEMESIS_GRACE_SECONDS + self.scenario.cluster.system.limits.start_seconds
+                )
         finally:
             await cancelled(nemesis)
             await self._end_samples()
@@ -334,11 +338,16 @@ class ScenarioRun:
             sleep=self.testbed.sleep,
             report=report,
             ports=self.testbed.ports(),
-            patience=patience,
+            patience=patience or self._patience(),
             operator=None if self.plan.idle_nemesis else operator,
             knock=self.testbed.knock,
             loads=self._loads(),
         )
+
+    def _patience(self) -> Patience:
+        """Return how long faults are watched, with the time that the system's nodes need to start."""
+        usual = Patience()
+        return replace(usual, end=usual.end + self.scenario.cluster.system.limits.start_seconds)
 
     def _loads(self) -> dict[str, LoadHost]:
         """Return the client hosts that faults may target; in a control, under a nemesis that does nothing."""

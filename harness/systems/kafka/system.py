@@ -55,6 +55,8 @@ from squall.nemesis.core.ports import NODE_PROCESS
 
 NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobody knows what a power loss would take"
 NOT_WATCHED: Final = "its nodes' disk calls are not watched"
+JAVA_START_SECONDS: Final = 30.0
+"""On a machine whose processors are busy; a few seconds on one that is not."""
 JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -65,6 +67,7 @@ class ApacheKafka:
     limits = SystemLimits(
         versions=VERSIONS,
         jvm=True,
+        start_seconds=JAVA_START_SECONDS,
         lacks={
             MUTANTS: "it has no seeded bugs",
             REPLICAS: "its nodes neither describe their logs nor write a control trace",
