@@ -91,6 +91,7 @@ class ScenarioRun:
         self.hosts = hosts
         self.display = display
         self.command = command
+        self.slow_start = self.scenario.cluster.system.limits.start_seconds
         self.directory = plan.directory
         self.facts = Facts()
         self.started = datetime.now(UTC)
@@ -212,8 +213,7 @@ class ScenarioRun:
             for name, topic in self.scenario.cluster.topics.items()
         )
         replicas = sum(topic.partitions * topic.replication_factor for topic in topics)
-        slow_start = self.scenario.cluster.system.limits.start_seconds
-        seconds = READY_SECONDS + slow_start + READY_SECONDS_PER_REPLICA * replicas
+        seconds = READY_SECONDS + self.slow_start + READY_SECONDS_PER_REPLICA * replicas
         try:
             await create_topics(self.testbed.admin, topics, seconds)
             state = await await_whole(
@@ -245,9 +245,7 @@ class ScenarioRun:
         try:
             await self._show_load(began, nemesis)
             if not nemesis.done():
-                await asyncio.wait(
-                    {nemesis}, timeout=NEMESIS_GRACE_SECONDS + self.scenario.cluster.system.limits.start_seconds
-                )
+                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS + self.slow_start)
         finally:
             await cancelled(nemesis)
             await self._end_samples()
@@ -347,7 +345,7 @@ class ScenarioRun:
     def _patience(self) -> Patience:
         """Return how long faults are watched, with the time that the system's nodes need to start."""
         usual = Patience()
-        return replace(usual, end=usual.end + self.scenario.cluster.system.limits.start_seconds)
+        return replace(usual, end=usual.end + self.slow_start)
 
     def _loads(self) -> dict[str, LoadHost]:
         """Return the client hosts that faults may target; in a control, under a nemesis that does nothing."""
