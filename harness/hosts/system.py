@@ -261,7 +261,7 @@ class SquallNodes:
             directories=(directory, data),
             process=process,
             logs=(log, path, trace),
-            digest=(*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}"),
+            digest=digest_command(place, data, directory),
             trace=trace,
             metrics=f"{address}:{METRICS_PORT}",
             preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
@@ -292,6 +292,11 @@ def _formatting(
     initial = initial_voters(controllers, settings.run_id)
     command = (*_node_python(place), "-m", "squall.nodes.server.format")
     return (*command, "--config", config, *format_arguments(initial))
+
+
+def digest_command(place: HostPaths, data: str, directory: str) -> tuple[str, ...]:
+    """Return the command that describes the logs in `data`, for a bundle that has `squall/nodes`."""
+    return (*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}")
 
 
 def _node_python(place: HostPaths) -> tuple[str, ...]:
