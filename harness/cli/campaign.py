@@ -29,6 +29,7 @@ from squall.harness.cli.lake import add_to_lake
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks, HostsInUse
 from squall.harness.hosts.ssh_access import SshError
+from squall.harness.hosts.system import FetchedSystem, system_of
 from squall.harness.nightly.results.suite_report import SUITE_JSON, SuiteReport, SuiteRun
 from squall.harness.run.run import ScenarioRun
 from squall.harness.run.run_hosts import hosts_of
@@ -303,11 +304,14 @@ class Campaign:
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        system = system_of(plan.scenario.cluster.system)
+        if isinstance(system, FetchedSystem):
+            await asyncio.to_thread(system.fetch, display.say)
         async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:
             plan = replace(plan, directory=claim_run(plan.directory))
             self.running = plan.directory
             display.follow(plan.directory, f"{plan.scenario.scenario}, seed {plan.seed}")
-            run = ScenarioRun(plan, hosts, display, command=self._command(plan))
+            run = ScenarioRun(plan, hosts, display, command=self._command(plan), system=system)
             try:
                 return await run.run()
             except (UsageError, OSError):

@@ -116,6 +116,16 @@ SeedOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="print every command, host by host and in order; start nothing")
 ]
+SystemOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="test this system instead of the suite's: kafka, kafka:VERSION, or cluster:HOST:PORT,…"
+    ),
+]
+PropertiesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TLS and SASL properties of clients, for the system `cluster`"),
+]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
 ClusterOption = Annotated[
@@ -131,6 +141,7 @@ InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in th
     cls=WithWait,
     epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
     "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
+    "squall run suites/quickstart.yaml --system kafka · "
     "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run",
 )
 def run(
@@ -139,6 +150,8 @@ def run(
     lab: LabOption = None,
     seed: SeedOption = None,
     only: OnlyOption = None,
+    system: SystemOption = None,
+    client_properties: PropertiesOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
@@ -169,7 +182,7 @@ def run(
 
     refuse_two_places(inventory, lab)
     patience = seconds_to_wait(wait)
-    chosen = load_named(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed).on_system(system, client_properties)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run
@@ -285,6 +298,7 @@ def plan(
     suite: SuiteArgument,
     seed: SeedOption = None,
     only: OnlyOption = None,
+    system: SystemOption = None,
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
 ) -> int:
@@ -294,7 +308,7 @@ def plan(
     from squall.harness.scenario.suites import load_named
     from squall.harness.terminal.print_plan import print_plan
 
-    chosen = load_named(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed).on_system(system)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run

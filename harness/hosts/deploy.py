@@ -146,6 +146,8 @@ class HostPaths:
     python: str
     home: str
     bundle: str
+    programs: str = ""
+    """Where the system's fetched programs lie (hosts/libraries.py); empty if it has none."""
 
     @property
     def base(self) -> str:
@@ -220,7 +222,8 @@ def deploy(remote: Remote, found: Probe, bundle: Bundle) -> Deployed:
 class Bundler:
     """Makes bundles, one per kind of host, of the given packages and directories.
 
-    `packages` maps an importable name to its source directory (`squall/nodes` → …/nodes).
+    `packages` maps an importable name to its source directory (`squall/nodes` → …/nodes). Without packages nothing
+    there computes checksums, and their compiled library is left out.
     """
 
     def __init__(self, packages: Mapping[str, Path], agent: Path, *, cache: Path | None = None) -> None:
@@ -243,7 +246,7 @@ class Bundler:
         shim = compiled_shim(self._agent / "clock" / "clockshim.c") if kind == HostKind.here() else None
         if shim is not None:
             files[f"{AGENT}/clock/clockshim.so"] = shim
-        checksums = self._add_checksums(files, kind)
+        checksums = self._add_checksums(files, kind) if self._packages else ""
         return bundle_of("bundle", files, kind, checksums)
 
     def _add_checksums(self, files: dict[str, bytes], kind: HostKind) -> str:

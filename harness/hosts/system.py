@@ -1,7 +1,7 @@
 """The interface to a system under test: `System` decides what to bundle, configure, launch and collect.
 
 Workloads, nemesis and results use the Kafka protocol and talk to hosts; they do not depend on the software that runs
-there. Our own nodes, `SquallNodes`, are the first system; Apache Kafka could be another, without other changes.
+there. Our own nodes, `SquallNodes`, are the first system; `harness/systems/` has others.
 
     system = SquallNodes()
     deployed = deploy_all(remotes, system)                                  # bundles onto hosts, in parallel
@@ -22,18 +22,20 @@ import base64
 import hashlib
 import ipaddress
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, HostPaths, deploy, probe
+from squall.harness.hosts.libraries import Library
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
-from squall.harness.plugins.system_plugins import OURS, SYSTEM_PLUGINS
+from squall.harness.plugins.system_plugins import system_class
 from squall.harness.scenario.inventory import HostSpec, Inventory
+from squall.harness.scenario.system_choice import SystemChoice
 from squall.nemesis.core.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig, format_properties
 
@@ -122,6 +124,8 @@ class NodePlan:
     """
     trace: str = ""
     """Where the node writes its control trace; among `logs`. Empty if it writes none."""
+    metrics: str = ""
+    """Address and port at which the node serves its metrics over HTTP. Empty if it serves none."""
 
     @property
     def is_broker(self) -> bool:
@@ -158,6 +162,41 @@ class System(Protocol):
         ...
 
 
+@runtime_checkable
+class FetchedSystem(Protocol):
+    """A system whose programs have to be fetched before they can be sent to hosts."""
+
+    def fetch(self, say: Callable[[str], None]) -> None:
+        """Fetch them onto the control node, unless they are there. Raises UsageError. Called before anything starts."""
+        ...
+
+    def library(self) -> Library:
+        """What was fetched; `configure` finds it on a host at `HostPaths.programs`."""
+        ...
+
+
+@runtime_checkable
+class DemandingSystem(Protocol):
+    """A system that needs more of hosts than Python and sshd."""
+
+    def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
+        """Raise one UsageError for all hosts that lack what its nodes need."""
+        ...
+
+
+@runtime_checkable
+class ReachedSystem(Protocol):
+    """A system that runs already, and is reached by its addresses. Nothing is deployed or configured."""
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]: ...
+
+    @property
+    def security(self) -> Mapping[str, str]:
+        """How clients connect, by librdkafka's keys. It has credentials: it is written nowhere."""
+        ...
+
+
 class SquallNodes:
     """Our own brokers and controllers."""
 
@@ -185,10 +224,8 @@ class SquallNodes:
         self, host: HostSpec, node_id: int, controllers: list[Controller], place: HostPaths, settings: ClusterSettings
     ) -> NodePlan:
         directory = place.run_directory(settings.run_id)
-        roles = tuple(
-            role for role, group in (("broker", "brokers"), ("controller", "controllers")) if group in host.groups
-        )
-        data = self._data_directory(host, directory, settings.run_id)
+        roles = roles_of(host)
+        data = data_directory(host, directory, settings.run_id)
         address = resolve(host)
         quorum = quorum_properties(controllers, dynamic=settings.dynamic_voters)
         properties = node_properties(host, node_id, roles, address, quorum, data)
@@ -224,18 +261,26 @@ class SquallNodes:
             directories=(directory, data),
             process=process,
             logs=(log, path, trace),
-            digest=(*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}"),
+            digest=digest_command(place, data, directory),
             trace=trace,
+            metrics=f"{address}:{METRICS_PORT}",
             preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
         )
 
-    def _data_directory(self, host: HostSpec, directory: str, run_id: str) -> str:
-        if len(host.data_dirs) > 1:
-            raise UsageError(
-                f"{host.name}: data_dirs: {', '.join(host.data_dirs)} are {len(host.data_dirs)} directories",
-                remedy="a node keeps all its logs in one; name one directory",
-            )
-        return f"{host.data_dirs[0]}/squall-{run_id}" if host.data_dirs else f"{directory}/data"
+
+def data_directory(host: HostSpec, directory: str, run_id: str) -> str:
+    """Return where a node keeps its logs: in the inventory's directory, or in the run's. Raises UsageError."""
+    if len(host.data_dirs) > 1:
+        raise UsageError(
+            f"{host.name}: data_dirs: {', '.join(host.data_dirs)} are {len(host.data_dirs)} directories",
+            remedy="a node keeps all its logs in one; name one directory",
+        )
+    return f"{host.data_dirs[0]}/squall-{run_id}" if host.data_dirs else f"{directory}/data"
+
+
+def roles_of(host: HostSpec) -> tuple[str, ...]:
+    """Return the roles of a host's node, by its groups."""
+    return tuple(role for role, group in (("broker", "brokers"), ("controller", "controllers")) if group in host.groups)
 
 
 def _formatting(
@@ -247,6 +292,11 @@ def _formatting(
     initial = initial_voters(controllers, settings.run_id)
     command = (*_node_python(place), "-m", "squall.nodes.server.format")
     return (*command, "--config", config, *format_arguments(initial))
+
+
+def digest_command(place: HostPaths, data: str, directory: str) -> tuple[str, ...]:
+    """Return the command that describes the logs in `data`, for a bundle that has `squall/nodes`."""
+    return (*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}")
 
 
 def _node_python(place: HostPaths) -> tuple[str, ...]:
@@ -377,7 +427,7 @@ def remove_run(remote: Remote, plan: NodePlan) -> None:
     remote.run(f"rm -rf -- {removed}", check=True, timeout=120, sudo=remote.spec.sudo)
 
 
-def system_named(name: str) -> System:
-    """Make the system of this name. Raises ValueError, which says what is wrong with its package."""
-    made: System = SquallNodes() if name == OURS else SYSTEM_PLUGINS.load(name)()
+def system_of(choice: SystemChoice) -> System:
+    """Make the system that a suite chooses. Raises ValueError, which says what is wrong with its package."""
+    made: System = system_class(choice.name)(**choice.options)
     return made

@@ -21,6 +21,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from squall.harness.hosts.libraries import libraries_root
 from squall.harness.scenario.inventory import HostSpec
 from squall.harness.scenario.lab_topology import Racks
 from squall.nemesis.agent.core.programs import STARTER
@@ -122,7 +123,7 @@ def _as_json(plan: LabPlan) -> dict[str, Any]:
         "racks": plan.racks.model_dump(mode="json"),
         "links": list(_links(plan.racks)),
         "agent_starter": str(STARTER),
-        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *plan.read_only],
+        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), str(libraries_root()), *plan.read_only],
         "hosts": [
             {
                 "name": host.name,

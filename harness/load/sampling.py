@@ -3,13 +3,15 @@
     python3 -m squall.harness.load.sampling [--shared] [--without-network] WORKER.pid…
 
 The answers are those of an agent's verb `probe.samples`; client hosts have an agent only if faults target them. It ends
-with its input, so with the connection.
+with its input, so with the connection, or after `SILENCE_S` seconds without a line: the end of a connection may be lost
+on the way.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ from typing import Any
 from squall.nemesis.agent.core.processes import Identity, read_stat
 from squall.nemesis.agent.probe.host_samples import PROC, machine_use, network_use, process_use
 
+SILENCE_S = 120
+"""The control process asks once a second; whole seconds."""
 SHARED, WITHOUT_NETWORK = "--shared", "--without-network"
 
 
@@ -59,7 +63,9 @@ def together(uses: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def main(words: Sequence[str]) -> None:
     files = [Path(one) for one in words if not one.startswith("--")]
+    signal.alarm(SILENCE_S)
     for _ in sys.stdin:
+        signal.alarm(SILENCE_S)
         found = answer(files, shared=SHARED in words, own_network=WITHOUT_NETWORK not in words)
         print(json.dumps(found), flush=True)
 

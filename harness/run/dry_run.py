@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 
 from squall.harness.hosts.deploy import BASE, HostPaths
-from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command, system_named
+from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command, system_of
 from squall.harness.lab.lab import lab_hosts, standing_lab
 from squall.harness.run.fakes import FakeClock, FakeCluster, FakeHost, FakeOperator
 from squall.harness.scenario.inventory import Inventory, LabTopology
@@ -76,7 +76,7 @@ class DryRun:
             name: HostPaths(python=host.python, home="~", bundle=f"~/{BASE}/bundles/BUNDLE")
             for name, host in nodes.items()
         }
-        self.nodes: dict[str, NodePlan] = system_named(cluster.system).configure(
+        self.nodes: dict[str, NodePlan] = system_of(cluster.system).configure(
             self.inventory, self._places, self._settings
         )
         self._earlier: dict[str, tuple[str, ...]] = {}

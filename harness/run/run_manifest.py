@@ -80,7 +80,7 @@ def manifest_of(
         load_ended=facts.load_ended,
         completed=facts.completed,
         segments=segments,
-        checks=(*scenario.checks, *(one for one in OF_NODES if scenario.replicas and one not in scenario.checks)),
+        checks=(*scenario.checks, *(one for one in _of_nodes(scenario) if one not in scenario.checks)),
         fault_free=scenario.fault_free,
         faults_planned=len(plan.schedule.faults),
         min_acknowledged=scenario.min_acknowledged,
@@ -106,6 +106,11 @@ def manifest_of(
             *(_client_facts(client, clocks) for client in clients),
         ),
     )
+
+
+def _of_nodes(scenario: Scenario) -> tuple[str, ...]:
+    """Return the checks on what nodes leave, if they leave it."""
+    return OF_NODES if scenario.compares_replicas else ()
 
 
 def _of_the_lab(hosts: Hosts) -> dict[str, Any]:

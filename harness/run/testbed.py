@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from squall.harness.hosts.agent_link import AgentHost, new_probe_key
 from squall.harness.hosts.deploy import Deployed
+from squall.harness.hosts.libraries import Library, place_library
 from squall.harness.hosts.network import Network
 from squall.harness.hosts.packet_capture import Captures
 from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unable, refuse_unfit, refuse_unwatchable_disks
@@ -28,6 +30,8 @@ from squall.harness.hosts.system import (
     BROKER_PORT,
     CONTROLLER_PORT,
     ClusterSettings,
+    DemandingSystem,
+    FetchedSystem,
     NodePlan,
     System,
     agent_command,
@@ -126,9 +130,12 @@ class Testbed:
         With `faults` hosts also need what faults require.
         """
         nodes = {host.name for host in (*self.inventory.controllers, *self.inventory.brokers)}
-        self.deployed = await asyncio.to_thread(
-            deploy_all, [remote for name, remote in self.remotes.items() if name in nodes], system
-        )
+        with_nodes = [remote for name, remote in self.remotes.items() if name in nodes]
+        if isinstance(system, DemandingSystem):
+            await asyncio.to_thread(system.refuse_hosts, with_nodes)
+        self.deployed = await asyncio.to_thread(deploy_all, with_nodes, system)
+        if isinstance(system, FetchedSystem):
+            await asyncio.to_thread(self._place, system.library())
         places = {name: deployed.place for name, deployed in self.deployed.items()}
         self.plans = system.configure(self.inventory, places, settings)
         remotes = [self.remotes[name] for name in self.plans]
@@ -149,6 +156,14 @@ class Testbed:
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+
+    def _place(self, library: Library) -> None:
+        """Have all nodes' hosts see the system's programs."""
+        remotes = [self.remotes[name] for name in self.deployed]
+        found = on_all(remotes, lambda remote: place_library(remote, self.deployed[remote.name].probe, library))
+        for name, path in found.items():
+            deployed = self.deployed[name]
+            self.deployed[name] = replace(deployed, place=replace(deployed.place, programs=path))
 
     async def refuse_unable(self, verbs: Iterable[str]) -> None:
         """Raise UsageError for hosts that cannot carry out one of these verbs."""

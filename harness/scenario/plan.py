@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 
 from squall.harness.errors import UsageError
-from squall.harness.plugins.system_plugins import OURS
 from squall.harness.scenario.suite import Scenario, Suite, faults_of
+from squall.harness.scenario.system_refusals import refuse_what_system_lacks
 from squall.harness.scenario.targets import (
     Anywhere,
     Nodes,
@@ -52,6 +52,10 @@ class RunPlan:
     idle_nemesis: bool = False
     capture: bool = False
     """Whether packets are captured on the nodes' hosts."""
+    system: str = ""
+    """The system that the command names instead of the suite's."""
+    properties: str = ""
+    """The file of client properties that the command names."""
     one_of_several: bool = False
     """Whether its suite file also holds other scenarios, or asks for other seeds."""
 
@@ -74,6 +78,10 @@ class RunPlan:
         words = ["squall", "run", str(self.suite), "--seed", str(self.seed)]
         if self.one_of_several:
             words += ["--only", self.scenario.scenario]
+        if self.system:
+            words += ["--system", self.system]
+        if self.properties:
+            words += ["--client-properties", self.properties]
         if self.idle_nemesis and not self.scenario.idle_nemesis:
             words.append("--idle-nemesis")
         return shlex.join(words)
@@ -150,6 +158,8 @@ def planned(
                 directory=runs_directory / scenario.scenario / name,
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,
                 capture=capture,
+                system=suite.system,
+                properties=suite.properties,
                 one_of_several=suite.reduced or not suite.single,
             )
 
@@ -166,12 +176,13 @@ def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
             f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
             f" run: {simulate_command(suite, scenario)}"
         )
+    refuse_what_system_lacks(suite, scenario)
     _refuse_what_hosts_cannot(suite, scenario)
 
 
 def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule) -> None:
     """Raise UsageError for faults that exclude each other, and for faults that the hosts of `place` do not support."""
-    if isinstance(place, Anywhere):
+    if isinstance(place, Anywhere) or scenario.cluster.system.limits.reached:
         refuse_clashes(suite, scenario, schedule)
         return
     nodes = Nodes.at(place, scenario)
@@ -190,9 +201,10 @@ def _messages(options: FaultOptions) -> str:
 
 def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:
     """Raise UsageError for a fault of what the simulation does not have, and for plugins that do not support it."""
-    if scenario.cluster.system != OURS:
+    system = scenario.cluster.system
+    if not system.ours:
         raise UsageError(
-            f"{suite}: scenario {scenario.scenario}: cluster.system: {scenario.cluster.system} cannot be simulated;"
+            f"{suite}: scenario {scenario.scenario}: cluster.system: {system.name} cannot be simulated;"
             " the simulation has only our own nodes",
             remedy=f"squall run {suite} --only {scenario.scenario}",
         )

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,8 +42,10 @@ from squall.harness.errors import UsageError
 from squall.harness.plugins.check_plugins import CHECK_PLUGINS, CHECKS, known_check
 from squall.harness.plugins.fault_plugins import FAULT_PLUGINS
 from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
-from squall.harness.plugins.system_plugins import OURS, SYSTEM_PLUGINS, known_system
+from squall.harness.plugins.system_limits import REPLICAS
+from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
+from squall.harness.scenario.system_choice import SystemChoice, SystemOption, chosen_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.core.durations import Duration, Seconds
 from squall.nemesis.core.selector import TopicPartitionPattern, topic_partitions_in
@@ -136,14 +138,9 @@ class ClusterOptions(_Part):
     buggify: tuple[BuggifyPlace, ...] = Field(
         default=(), description="simulation only: where rare but legal things happen; see `squall buggify`"
     )
-    system: Annotated[str, AfterValidator(known_system)] = Field(
-        default=OURS, description="what is deployed: our nodes, or the system of an installed package"
+    system: SystemOption = Field(
+        default=SystemChoice(), description="what is deployed: our nodes, Apache Kafka, or a package's system"
     )
-
-    @classmethod
-    def unlisted(cls) -> tuple[str, ...]:
-        """The keys that schema and suggestions leave out: there is no choice of systems without a plugin."""
-        return () if SYSTEM_PLUGINS.names else ("system",)
 
     @model_validator(mode="after")
     def _topics(self) -> ClusterOptions:
@@ -335,6 +332,11 @@ class Scenario(_Part):
         """The number of topic-partitions per topic, of those that clients use."""
         return {name: topic.partitions for name, topic in self.cluster.topics.items() if topic.load}
 
+    @property
+    def compares_replicas(self) -> bool:
+        """Whether nodes describe their logs at the end: as asked for, and otherwise if the system can."""
+        return self.replicas and REPLICAS not in self.cluster.system.limits.lacks
+
     def seeds_from(self, first: int) -> tuple[int, ...]:
         """Return the seeds to run with: its own, or as many as `repeat` says from `first` on."""
         return self.seeds or tuple(range(first, first + self.repeat))
@@ -375,6 +377,10 @@ class Suite:
     """Whether the file holds more scenarios than these, or asks for more seeds."""
     left_out: tuple[str, ...] = ()
     """The scenarios of the file that are not run, in its order."""
+    system: str = ""
+    """The system that the command names instead of the file's; empty if it names none."""
+    properties: str = ""
+    """The file of client properties that the command names."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -386,6 +392,22 @@ class Suite:
         """Whether it is one scenario, run once: it exits by its verdict."""
         first = self.scenarios[0]
         return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
+
+    def on_system(self, named: str | None, properties: Path | None = None) -> Suite:
+        """Have all scenarios test the system that a command line names; unchanged without one.
+
+        `properties` is a file of client properties, of a cluster that runs already. Raises UsageError.
+        """
+        if named is None:
+            if properties is not None:
+                raise UsageError("--client-properties: is for --system cluster:HOST:PORT")
+            return self
+        system = chosen_system(named, str(properties or ""))
+        scenarios = tuple(
+            one.model_copy(update={"cluster": one.cluster.model_copy(update={"system": system})})
+            for one in self.scenarios
+        )
+        return replace(self, scenarios=scenarios, system=named, properties=str(properties or ""))
 
     def only(self, name: str | None, seed: int | None = None) -> Suite:
         """Reduce the suite to one scenario, and with a seed to one run of it.
@@ -403,7 +425,7 @@ class Suite:
             chosen = chosen.model_copy(update={"repeat": 1, "seeds": (seed,)})
         reduced = self.reduced or len(names) > 1 or repeated
         left_out = tuple(one for one in names if one != name)
-        return Suite(self.name, self.path, (chosen,), said=self.said, reduced=reduced, left_out=left_out)
+        return replace(self, scenarios=(chosen,), included=0, reduced=reduced, left_out=left_out)
 
 
 def load_suite(path: Path | str) -> Suite:
@@ -459,7 +481,7 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
         for index, operation in enumerate(scenario.workload.operations or ()):
             if (trouble := workload.trouble_with(operation)) is not None:
                 raise source.error((*at, "workload", "operations", index), trouble)
-    if scenario.cluster.system == OURS:
+    if scenario.cluster.system.ours:
         _refuse_config(source, at, scenario)
     for path, entry in faults_of(scenario):
         for name, target in targets_of(entry).items():
@@ -512,8 +534,8 @@ def plugins_of(scenario: Scenario) -> dict[str, str]:
     used |= {f"check {name}": CHECK_PLUGINS.origin(name) for name in scenario.checks if name in CHECK_PLUGINS.names}
     if scenario.workload.name in WORKLOAD_PLUGINS.names:
         used[f"workload {scenario.workload.name}"] = WORKLOAD_PLUGINS.origin(scenario.workload.name)
-    if scenario.cluster.system != OURS:
-        used[f"system {scenario.cluster.system}"] = SYSTEM_PLUGINS.origin(scenario.cluster.system)
+    if scenario.cluster.system.name in SYSTEM_PLUGINS.names:
+        used[f"system {scenario.cluster.system}"] = SYSTEM_PLUGINS.origin(scenario.cluster.system.name)
     return used
 
 
@@ -530,10 +552,6 @@ def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of a suite file, for editors."""
     single, several = Scenario.model_json_schema(), _SuiteFile.model_json_schema()
     definitions = {**several.pop("$defs", {}), **single.pop("$defs", {})}
-    for name in ClusterOptions.unlisted():
-        del definitions["ClusterOptions"]["properties"][name]
-        for scenario in (single, definitions["Scenario"]):
-            del scenario["properties"]["cluster"]["default"][name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Squall suite",

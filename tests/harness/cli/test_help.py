@@ -41,7 +41,7 @@ def test_each_example_begins_a_line(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setenv("COLUMNS", "80")
     assert status_of(["run", "--help"]) == 0
     examples = capsys.readouterr().out.split("Examples:")[1]
-    assert len(re.findall(r"^  squall run", examples, re.MULTILINE)) == 5
+    assert len(re.findall(r"^  squall run", examples, re.MULTILINE)) == 6
 
 
 def test_file_names_in_the_help_of_options_are_whole(

@@ -1,0 +1,59 @@
+"""What a system under test lacks beside our own nodes: a scenario that needs it is refused before anything starts.
+
+A system states its limits as a class attribute, so that a suite can be refused without its programs at hand:
+
+    class ApacheKafka:
+        name = "kafka"
+        limits = SystemLimits(lacks={MUTANTS: "it has no seeded bugs"}, faults={"power-loss": "…"}, versions=("4.4.0",))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MUTANTS: Final = "mutants"
+REPLICAS: Final = "replicas"
+DYNAMIC_VOTERS: Final = "dynamic_voters"
+JVM: Final = "jvm"
+
+
+def any_setting(key: str, value: str) -> str | None:
+    """Accept every setting: the system itself refuses what it does not know, as it is configured."""
+    return None
+
+
+@dataclass(frozen=True)
+class SystemLimits:
+    """What a system does not have, and why."""
+
+    versions: tuple[str, ...] = ()
+    """The versions that a suite may name, the newest first; without one the newest. Empty if there is no choice."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Why it has no `mutants`, no `replicas` to compare, no `dynamic_voters`; what is not named it has."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Why a fault of this name cannot be carried out on it."""
+    no_faults: str = ""
+    """Why no fault at all can be carried out on it; empty if some can."""
+    reached: bool = False
+    """Whether it runs already and is reached by its addresses: nothing is deployed, and no hosts are needed."""
+    jvm: bool = False
+    """Whether its nodes are Java processes, whose options a suite may set."""
+    start_seconds: float = 0.0
+    """How much longer than ours its nodes may take until they serve: faults wait so much longer to be seen to end."""
+    wrong_with_setting: Callable[[str, str], str | None] = any_setting
+    """Why it does not take a key of `cluster.config` with this value; None if it does."""
+
+    def why_not(self, fault: str) -> str | None:
+        """Why a fault cannot be carried out; None if nothing is known against it."""
+        return self.no_faults or self.faults.get(fault)
+
+
+UNLIMITED: Final = SystemLimits()
+
+
+def limits_of(system: Any) -> SystemLimits:
+    """The limits that a class, or an object of it, states; those of a system that states none are found on hosts."""
+    stated = getattr(system, "limits", UNLIMITED)
+    return stated if isinstance(stated, SystemLimits) else UNLIMITED

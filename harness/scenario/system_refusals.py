@@ -1,0 +1,47 @@
+"""Refuse, before anything starts, what the system of a scenario cannot do: its limits say so (`plugins/system_limits`).
+
+Our own nodes have no limits here: what they cannot do is refused where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from squall.harness.errors import UsageError
+from squall.harness.plugins.system_limits import DYNAMIC_VOTERS, MUTANTS, REPLICAS, SystemLimits
+from squall.harness.scenario.suite import Scenario, faults_of, text
+from squall.harness.yaml_source import dotted, shown
+
+REMEDY = "leave it out, or test another system"
+
+
+def refuse_what_system_lacks(suite: Path, scenario: Scenario) -> None:
+    """Raise one UsageError for all that a scenario asks of its system in vain."""
+    choice = scenario.cluster.system
+    wrong = [] if choice.ours else list(_asked_in_vain(scenario, choice.limits))
+    if wrong:
+        raise UsageError.joined(
+            [
+                UsageError(f"{suite}: scenario {scenario.scenario}: {where}: {choice.name}: {why}", remedy=REMEDY)
+                for where, why in wrong
+            ]
+        )
+
+
+def _asked_in_vain(scenario: Scenario, limits: SystemLimits) -> Iterator[tuple[str, str]]:
+    """Yield the places in a scenario that its system refuses, each with the reason."""
+    asked = {
+        MUTANTS: bool(scenario.cluster.mutants),
+        DYNAMIC_VOTERS: scenario.cluster.dynamic_voters,
+        REPLICAS: "replicas" in scenario.model_fields_set and scenario.replicas,
+    }
+    for what, reason in limits.lacks.items():
+        if asked.get(what):
+            yield (what if what == REPLICAS else f"cluster.{what}"), reason
+    for key, value in scenario.cluster.config.items():
+        if why := limits.wrong_with_setting(key, text(value)):
+            yield f"cluster.config.{key}", f"{shown(value)}: {why}"
+    for path, entry in faults_of(scenario):
+        if why := limits.why_not(entry.fault):
+            yield dotted(path), f"{entry.fault}: {why}"

@@ -1,0 +1,1 @@
+"""Apache Kafka as the system under test: brokers and KRaft controllers from the jars that its project publishes."""

@@ -1,0 +1,219 @@
+"""Apache Kafka as the system under test.
+
+    system = ApacheKafka("4.4.0")
+    system.fetch(print)                              # the jars, pinned by checksum, and an archive of shared classes
+    system.refuse_hosts(remotes)                     # each needs a Java
+    deployed = deploy_all(remotes, system)
+    nodes = system.configure(inventory, places, settings)
+
+The jars are a library (`hosts/libraries.py`); a shell script formats and starts a node from them (`launch.py`). Roles,
+node ids and ports are those of our own nodes; `properties.py` writes the configuration. Its logs have the format of
+ours, so our program describes them at the end of a run (`nodes/server/digest.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from squall.harness.artifacts.jar_cache import jars
+from squall.harness.artifacts.jar_lists import pinned_jars
+from squall.harness.artifacts.java import java
+from squall.harness.errors import UsageError
+from squall.harness.hosts.deploy import Bundle, Bundler, HostKind, HostPaths
+from squall.harness.hosts.libraries import Library, make_library
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import resolve
+from squall.harness.hosts.system import (
+    CONTROLLER_PORT,
+    PORT_OF_ROLE,
+    ClusterSettings,
+    NodePlan,
+    ProcessDefinition,
+    cluster_id,
+    data_directory,
+    digest_command,
+    number_nodes,
+    roles_of,
+    room,
+)
+from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
+from squall.harness.plugins.system_limits import MUTANTS, SystemLimits
+from squall.harness.scenario.inventory import HostSpec, Inventory
+from squall.harness.systems.kafka.launch import USUAL_JVM, script
+from squall.harness.systems.kafka.properties import (
+    CLUSTER_ID,
+    features,
+    format_properties,
+    node_properties,
+    wrong_with_setting,
+)
+from squall.harness.systems.kafka.shared_classes import NoArchive, copy_jars, identity, make_archive
+from squall.harness.systems.kafka.versions import NEWEST, OLDEST_JAVA, VERSIONS, jar_list
+from squall.nemesis.core.ports import NODE_PROCESS
+
+NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobody knows what a power loss would take"
+NOT_WATCHED: Final = "its nodes' disk calls are not watched"
+JAVA_START_SECONDS: Final = 30.0
+"""On a machine whose processors are busy; a few seconds on one that is not."""
+JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class ApacheKafka:
+    """Brokers and controllers of Apache Kafka."""
+
+    name = "kafka"
+    limits = SystemLimits(
+        versions=VERSIONS,
+        jvm=True,
+        start_seconds=JAVA_START_SECONDS,
+        lacks={MUTANTS: "it has no seeded bugs"},
+        faults={"power-loss": NO_LEDGER, "lying-fsync": NO_LEDGER}
+        | dict.fromkeys(
+            ("kill-at-call", "disk-error", "disk-slow", "disk-stall", "disk-full", "read-only-disk"), NOT_WATCHED
+        ),
+        wrong_with_setting=wrong_with_setting,
+    )
+
+    def __init__(self, version: str = "", jvm: str = "") -> None:
+        self.version = version or NEWEST
+        self._jvm = tuple(shlex.split(jvm)) or USUAL_JVM
+        self._library: Library | None = None
+        self._bundler = Bundler({"squall/nodes": room("nodes")}, room("nemesis") / "agent")
+
+    def fetch(self, say: Callable[[str], None]) -> None:
+        """Fetch the jars, and make the archive of shared classes beside them. Raises UsageError."""
+        program = java(OLDEST_JAVA)
+        found = jars(jar_list(self.version))
+
+        def fill(directory: Path) -> None:
+            say(f"kafka      preparing {len(found)} jars of version {self.version}, once")
+            copy_jars(found, directory)
+            try:
+                make_archive(directory, [jar.name for jar in found], program)
+            except NoArchive as trouble:
+                say(f"{'':<11}nodes will start slowly: no archive of shared classes: {trouble}")
+
+        self._library = make_library(f"kafka-{self.version}-{identity(program, found)}", fill)
+
+    def library(self) -> Library:
+        assert self._library is not None, "fetch comes first"
+        return self._library
+
+    def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
+        """Raise one UsageError for all hosts without a Java that is new enough."""
+        found = on_all(list(remotes), _why_no_java)
+        wrong = [UsageError(f"{name}: java: {problem}", remedy=_REMEDY) for name, problem in found.items() if problem]
+        if wrong:
+            raise UsageError.joined(wrong)
+
+    def bundle(self, kind: HostKind) -> Bundle:
+        return self._bundler.bundle(kind)
+
+    def configure(
+        self, inventory: Inventory, places: Mapping[str, HostPaths], settings: ClusterSettings
+    ) -> dict[str, NodePlan]:
+        if not inventory.controllers or not inventory.brokers:
+            raise UsageError(f"{inventory.source}: a cluster needs at least one controller and one broker")
+        self._refuse(settings)
+        numbered = number_nodes(inventory)
+        controllers = [(numbered[host.name], resolve(host), CONTROLLER_PORT) for host in inventory.controllers]
+        return {
+            host.name: self._plan(host, numbered[host.name], controllers, places[host.name], settings, inventory)
+            for host in inventory.hosts
+            if host.name in numbered
+        }
+
+    def _refuse(self, settings: ClusterSettings) -> None:
+        if settings.mutants:
+            raise UsageError(f"cluster.mutants: kafka: {self.limits.lacks[MUTANTS]}")
+        if settings.disk_calls:
+            raise UsageError(f"faults of the disk calls {', '.join(settings.disk_calls)}: {NOT_WATCHED}")
+        for key, value in _texts(settings).items():
+            if problem := wrong_with_setting(key, value, self.version):
+                raise UsageError(f"cluster.config.{key}: {problem}")
+
+    def _plan(
+        self,
+        host: HostSpec,
+        node_id: int,
+        controllers: list[Controller],
+        place: HostPaths,
+        settings: ClusterSettings,
+        inventory: Inventory,
+    ) -> NodePlan:
+        directory = place.run_directory(settings.run_id)
+        data = data_directory(host, directory, settings.run_id)
+        roles, address = roles_of(host), resolve(host)
+        properties = node_properties(
+            node_id=node_id,
+            roles=roles,
+            address=address,
+            quorum=quorum_properties(controllers, dynamic=settings.dynamic_voters),
+            data=data,
+            rack=host.rack,
+            brokers=len(inventory.brokers),
+            config=_texts(settings),
+        )
+        config, launcher, log = f"{directory}/node.properties", f"{directory}/kafka.sh", f"{directory}/node.log"
+        identity = ["--cluster-id", _texts(settings).get(CLUSTER_ID, cluster_id(settings.run_id))]
+        for name, level in features(_texts(settings)).items():
+            identity += ["--feature", f"{name}={level}"]
+        first, again = identity, identity
+        if settings.dynamic_voters and "controller" in roles:
+            first = identity + format_arguments(initial_voters(controllers, settings.run_id))
+            again = [*identity, "--no-initial-controllers"]
+        text = script(
+            library=place.programs,
+            jars=[one.coordinates.file_name for one in pinned_jars(jar_list(self.version))],
+            directory=directory,
+            data=data,
+            config=config,
+            jvm=self._jvm,
+            format_arguments=first,
+            again_arguments=again,
+        )
+        process = ProcessDefinition(
+            name=NODE_PROCESS,
+            argv=("/bin/sh", launcher, "run"),
+            env={},
+            cwd=directory,
+            log=log,
+            data=data,
+            ports=tuple(PORT_OF_ROLE[role] for role in roles),
+        )
+        return NodePlan(
+            host=host.name,
+            node_id=node_id,
+            roles=roles,
+            address=address,
+            files={config: format_properties(properties), launcher: text},
+            directories=(directory, data),
+            process=process,
+            logs=(log, config, launcher),
+            preparation=("/bin/sh", launcher, "format"),
+            digest=digest_command(place, data, directory),
+        )
+
+
+_REMEDY: Final = (
+    f"install a Java {OLDEST_JAVA} runtime there (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+)
+
+
+def _why_no_java(remote: Remote) -> str:
+    """Return why a host's Java does not run Kafka; nothing if it does."""
+    ran = remote.run(["java", "-version"], timeout=20)
+    found = JAVA_VERSION.search(ran.stderr + ran.stdout)
+    if not ran.ok or found is None:
+        return (ran.stderr.strip().splitlines() or ["there is none on PATH"])[-1]
+    return "" if int(found[1]) >= OLDEST_JAVA else f"is version {found[1]}; {OLDEST_JAVA} or newer is needed"
+
+
+def _texts(settings: ClusterSettings) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.config.items()
+    }

@@ -1,0 +1,30 @@
+"""The versions of Apache Kafka that can be tested: each has a list of pinned jars and a list of its settings.
+
+`harness/artifacts/jars/kafka-VERSION.yaml` holds what runs; `settings/VERSION.yaml` the keys that its nodes know, as a
+node of that version logs them when it starts. A key that a node does not know would silently do nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from squall.harness.yaml_source import load_yaml
+
+VERSIONS: Final = ("4.4.0",)
+"""The newest first."""
+NEWEST: Final = VERSIONS[0]
+OLDEST_JAVA: Final = 17
+_SETTINGS: Final = Path(__file__).parent / "settings"
+
+
+def jar_list(version: str) -> str:
+    """The name of a version's list of jars."""
+    return f"kafka-{version}"
+
+
+@cache
+def settings_of(version: str) -> frozenset[str]:
+    """The keys of the configuration that a node of this version knows."""
+    return frozenset(load_yaml(_SETTINGS / f"{version}.yaml").data)

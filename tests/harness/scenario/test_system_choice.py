@@ -1,0 +1,104 @@
+"""Which system a suite or a command chooses, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.harness.errors import UsageError
+from squall.harness.scenario.plan import Refused, RunPlan, planned
+from squall.harness.scenario.suite import Suite, read_suite
+from squall.harness.yaml_source import parse_yaml
+
+CALM = "scenario: it\nfault_free: true\n"
+
+
+def suite(text: str) -> Suite:
+    return read_suite(parse_yaml(text, "suite.yaml"), Path("suite.yaml"))
+
+
+def of_run(text: str, system: str | None = "kafka") -> RunPlan | Refused:
+    (run,) = planned(suite(text).on_system(system), 1, Path("runs"))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "options"),
+    [
+        ("kafka", "kafka", {}),
+        ("{name: kafka, version: 4.4.0}", "kafka", {"version": "4.4.0"}),
+        ("{name: kafka, jvm: -Xmx1g}", "kafka", {"jvm": "-Xmx1g"}),
+        ("squall", "squall", {}),
+    ],
+)
+def test_a_suite_chooses_a_system_by_name_or_with_options(written: str, name: str, options: dict[str, str]) -> None:
+    chosen = suite(CALM + f"cluster: {{system: {written}}}").scenarios[0].cluster.system
+    assert (chosen.name, chosen.options) == (name, options)
+
+
+def test_a_choice_by_name_is_kept_as_that_name() -> None:
+    """Hashes of scenarios from before there was a choice stay as they are."""
+    (ours,) = suite(CALM).scenarios
+    assert '"system":"squall"' in ours.model_dump_json()
+    (theirs,) = suite(CALM).on_system("kafka:4.4.0").scenarios
+    assert '"system":{"name":"kafka","version":"4.4.0"}' in theirs.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("kafak", 'suite.yaml:3: cluster.system: "kafak" is not a system; did you mean `kafka`?'),
+        ("{name: kafka, version: 1.0.0}", "kafka has no version 1.0.0; known are 4.4.0"),
+        ("{name: squall, version: 4.4.0}", "squall has no version 4.4.0; there is only one"),
+        ("{name: squall, jvm: -Xmx1g}", "nodes of squall are no Java processes"),
+        ("{name: kafka, verson: 4.4.0}", "cluster.system.verson: unknown key; did you mean `version`?"),
+    ],
+)
+def test_an_unknown_system_or_option_is_refused_with_its_place(written: str, problem: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        suite(CALM + f"cluster: {{system: {written}}}")
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("named", ["kafak", "kafka:1.0.0", "kafka:"])
+def test_the_command_line_names_a_system_and_a_version(named: str) -> None:
+    if named == "kafka:":
+        assert suite(CALM).on_system(named).scenarios[0].cluster.system.version == ""
+        return
+    with pytest.raises(UsageError, match="--system: "):
+        suite(CALM).on_system(named)
+
+
+def test_the_command_that_repeats_a_run_names_the_system() -> None:
+    run = of_run(CALM)
+    assert isinstance(run, RunPlan) and run.command() == "squall run suite.yaml --seed 1 --system kafka"
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("cluster: {mutants: [hw-before-isr-ack]}", "cluster.mutants: kafka: it has no seeded bugs"),
+        ("cluster: {config: {turn.bytes.max: 1}}", "cluster.config.turn.bytes.max: kafka: 1: Apache Kafka"),
+    ],
+)
+def test_what_the_system_lacks_is_refused_before_anything_starts(more: str, problem: str) -> None:
+    run = of_run(CALM + more)
+    assert isinstance(run, Refused) and problem in run.problem
+    assert isinstance(of_run(CALM + more, None), RunPlan)
+
+
+def test_a_fault_that_it_cannot_have_is_refused_at_any_depth() -> None:
+    run = of_run(
+        "scenario: it\nnemesis:\n  - {fault: kill, target: one broker, at: 1s, for: 1s}\n"
+        "  - parallel:\n      - {fault: pause, target: b1, for: 1s}\n      - {fault: power-loss, target: b2, for: 1s}\n"
+        "    at: 5s\n"
+    )
+    assert isinstance(run, Refused) and "power-loss: its nodes keep no ledger" in run.problem
+
+
+@pytest.mark.parametrize(("system", "compared"), [(None, True), ("kafka", True), ("cluster:a:1", False)])
+def test_replicas_are_compared_only_where_the_system_describes_them(system: str | None, compared: bool) -> None:
+    assert suite(CALM).on_system(system).scenarios[0].compares_replicas is compared
+    asked = of_run(CALM + "replicas: true", system)
+    assert isinstance(asked, RunPlan) is compared
