@@ -82,6 +82,17 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The servers of a ZooKeeper ensemble, and the znode below which the cluster keeps everything ("" for the root)."""
+
+    servers: tuple[Address, ...] = ()
+    chroot: str = ""
+
+    def __str__(self) -> str:
+        return ",".join(str(one) for one in self.servers) + self.chroot
+
+
+@dataclass(frozen=True, slots=True)
 class Voter:
     """One entry of `controller.quorum.voters`."""
 
@@ -166,6 +177,14 @@ def addresses(value: str) -> tuple[Address, ...]:
             raise ValueError(f"{part!r} needs a port from 1 to 65535")
         found.append(address)
     return tuple(found)
+
+
+def ensemble(value: str) -> Ensemble:
+    servers, slash, path = value.partition("/")
+    chroot = (slash + path).rstrip("/")
+    if chroot and not re.fullmatch(r"(/[^/\s]+)+", chroot):
+        raise ValueError(f"{chroot!r} is no path for a chroot; use host:port,…/name")
+    return Ensemble(addresses(servers), chroot)
 
 
 def endpoints(value: str) -> tuple[Endpoint, ...]:
@@ -253,6 +272,11 @@ class NodeConfig:
     controller_quorum_bootstrap_servers: tuple[Address, ...] = setting(
         (), addresses, "where to find a quorum whose voters are in its log, as host:port,…"
     )
+    zookeeper_connect: Ensemble = setting(  # noqa: RUF009 - a frozen value
+        Ensemble(), ensemble, "a ZooKeeper ensemble that keeps the metadata, as host:port,…/chroot"
+    )
+    zookeeper_session_timeout_ms: int = setting(18_000, integer(1), "silence after which a session with it expires")
+    zookeeper_max_in_flight_requests: int = setting(10, integer(1), "requests to it that are not answered yet")
     controller_listener_names: tuple[str, ...] = required(names, "listeners of the control plane; the first is used")
     listeners: tuple[Endpoint, ...] = required(endpoints, "where to listen, as NAME://host:port,…")
     log_dirs: str = required(one_directory, "the directory of all logs")
@@ -386,8 +410,10 @@ class NodeConfig:
                 values[item.name] = item.metadata["parse"](value)
             except ValueError as error:
                 raise ConfigError(source, key, value, str(error), line) from None
+        if "zookeeper.connect" in given:
+            values |= _of_ensemble(given, source)
         for key, item in known.items():
-            if key not in given and item.default is _MISSING:
+            if item.name not in values and item.default is _MISSING:
                 raise ConfigError(source, key, None, f"missing; add it: {item.metadata['about']}")
         return _Agreement(cls(**values), given, source).settle()
 
@@ -406,6 +432,11 @@ class NodeConfig:
     @property
     def controller_listeners(self) -> tuple[Endpoint, ...]:
         return tuple(one for one in self.listeners if one.listener in self.controller_listener_names)
+
+    @property
+    def uses_zookeeper(self) -> bool:
+        """Whether ZooKeeper keeps the metadata, and elects one of the brokers as the controller."""
+        return bool(self.zookeeper_connect.servers)
 
     @property
     def has_dynamic_voters(self) -> bool:
@@ -449,6 +480,18 @@ def _unknown(key: str, known: list[str]) -> str:
     return f"unknown key; did you mean {close[0]}?" if close else "unknown key; remove it (--help lists all keys)"
 
 
+_OF_QUORUM = ("process.roles", "controller.listener.names", "controller.quorum.")
+
+
+def _of_ensemble(given: Mapping[str, tuple[str, int | None]], source: str) -> dict[str, Any]:
+    """What a broker with an ensemble is. Raises ConfigError for keys that belong to a quorum."""
+    for key, (value, line) in given.items():
+        if key.startswith(_OF_QUORUM):
+            problem = "belongs to a cluster with a quorum; leave it out, or leave zookeeper.connect out"
+            raise ConfigError(source, key, value, problem, line)
+    return {"process_roles": ("broker",), "controller_listener_names": ()}
+
+
 class _Agreement:
     """The rules between keys, and the defaults that follow from other keys."""
 
@@ -477,6 +520,8 @@ class _Agreement:
 
     def _check_quorum(self) -> None:
         config = self._config
+        if config.uses_zookeeper:
+            return
         static, dynamic = config.controller_quorum_voters, config.controller_quorum_bootstrap_servers
         if not static and not dynamic:
             raise self._refuse(

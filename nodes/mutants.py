@@ -47,6 +47,12 @@ MUTANTS: dict[str, str] = {
     "clean-mark-before-flush": "the mark of a clean stop is written before the logs are flushed (breaks FD-03, EL-05)",
     "parked-writes-repeated": "a deposed controller calls what it wrote undone, and brokers ask again (breaks MD-09)",
     "switch-raises-no-epoch": "eligible leaders are switched on, and no leader has to know (breaks EL-03, EP-03)",
+    "stale-controller-epoch-accepted": "a broker takes metadata from a controller that has a successor (breaks ZK-14)",
+    "deposed-leader-and-isr-applied": "a broker takes leaders from a controller that has a successor (breaks ZK-14)",
+    "controller-epoch-not-checked": "a deposed controller goes on to write to ZooKeeper (breaks ZK-14)",
+    "isr-version-unchecked": "a leader writes its ISR whatever the controller has decided since (breaks ZK-07)",
+    "watch-not-set-again": "the controller sets each watch on children once only (breaks ZK-04)",
+    "shutdown-answered-early": "a broker may stop before its leaderships have moved (breaks ZK-08)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

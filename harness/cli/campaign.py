@@ -304,7 +304,7 @@ class Campaign:
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        system = system_of(plan.scenario.cluster.system)
+        system = system_of(plan.scenario.cluster.system, plan.scenario.cluster.metadata)
         if isinstance(system, FetchedSystem):
             await asyncio.to_thread(system.fetch, display.say)
         async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:

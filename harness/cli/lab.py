@@ -82,7 +82,15 @@ def lab_up_command(
     }
     given = {key: value for key, value in told.items() if value is not None}
     shape = shape_from_options(given) if inventory is None else shape_from_file(inventory, given)
-    lab = lab_up(shape.controllers, shape.brokers, shape.clients, racks=shape.in_racks(), name=name, reduced=reduced)
+    lab = lab_up(
+        shape.controllers,
+        shape.brokers,
+        shape.clients,
+        zookeeper=shape.zookeeper,
+        racks=shape.in_racks(),
+        name=name,
+        reduced=reduced,
+    )
     out = console()
     out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s" + _without_root(lab))
     for host in lab.hosts:

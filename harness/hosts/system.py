@@ -33,7 +33,7 @@ from squall.harness.hosts.libraries import Library
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
-from squall.harness.plugins.system_plugins import system_class
+from squall.harness.plugins.system_plugins import on_zookeeper, system_class
 from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.harness.scenario.system_choice import SystemChoice
 from squall.nemesis.core.ports import NODE_PROCESS
@@ -44,11 +44,14 @@ CONTROLLER_PORT = 9093
 METRICS_PORT = 9404
 PROBE_PORT = 7465
 """UDP, between hosts: the datagrams that prove partitions (nemesis/agent/probe/probes.py)."""
+ZOOKEEPER_PORT = 2181
 PORT_OF_ROLE = {"broker": BROKER_PORT, "controller": CONTROLLER_PORT}
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101
 STOP_SIGNAL = "SIGTERM"
 TRACE_FILE = "trace.jsonl"
+QUORUM = "quorum"
+"""What keeps the metadata, unless a suite chooses ZooKeeper."""
 DIGEST_FILE = "digest.jsonl.gz"
 
 
@@ -130,6 +133,13 @@ class NodePlan:
     @property
     def is_broker(self) -> bool:
         return "broker" in self.roles
+
+    @property
+    def port(self) -> int:
+        """A port that it listens on: where its life is visible from outside."""
+        if self.is_broker:
+            return BROKER_PORT
+        return CONTROLLER_PORT if "controller" in self.roles else ZOOKEEPER_PORT
 
 
 class System(Protocol):
@@ -227,8 +237,7 @@ class SquallNodes:
         roles = roles_of(host)
         data = data_directory(host, directory, settings.run_id)
         address = resolve(host)
-        quorum = quorum_properties(controllers, dynamic=settings.dynamic_voters)
-        properties = node_properties(host, node_id, roles, address, quorum, data)
+        properties = self._properties(host, node_id, controllers, data, settings)
         properties |= {"cluster.id": settings.cluster_id}
         properties |= {key: _text(value) for key, value in settings.config.items()}
         check_properties(properties)
@@ -266,6 +275,13 @@ class SquallNodes:
             metrics=f"{address}:{METRICS_PORT}",
             preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
         )
+
+    def _properties(
+        self, host: HostSpec, node_id: int, controllers: list[Controller], data: str, settings: ClusterSettings
+    ) -> dict[str, str]:
+        """Return what follows from the inventory, by Kafka's names."""
+        quorum = quorum_properties(controllers, dynamic=settings.dynamic_voters)
+        return node_properties(host, node_id, roles_of(host), resolve(host), quorum, data)
 
 
 def data_directory(host: HostSpec, directory: str, run_id: str) -> str:
@@ -427,7 +443,11 @@ def remove_run(remote: Remote, plan: NodePlan) -> None:
     remote.run(f"rm -rf -- {removed}", check=True, timeout=120, sudo=remote.spec.sudo)
 
 
-def system_of(choice: SystemChoice) -> System:
-    """Make the system that a suite chooses. Raises ValueError, which says what is wrong with its package."""
-    made: System = system_class(choice.name)(**choice.options)
+def system_of(choice: SystemChoice, metadata: str = QUORUM) -> System:
+    """Make the system that a suite chooses, with what keeps its metadata.
+
+    Raises ValueError, which says what is wrong with its package.
+    """
+    found = system_class(choice.name) if metadata == QUORUM else on_zookeeper()
+    made: System = found(**choice.options)
     return made

@@ -112,6 +112,7 @@ def lab_up(
     brokers: int = 3,
     clients: int = 0,
     *,
+    zookeeper: int = 0,
     racks: Racks = NO_RACKS,
     name: str = DEFAULT_NAME,
     owner: int | None = None,
@@ -136,7 +137,7 @@ def lab_up(
     started = time.monotonic()
     try:
         make_owned(data, DATA, name, mode=0o700 if why else 0o711, state=str(directory))
-        shape = LabTopology(controllers=controllers, brokers=brokers, clients=clients)
+        shape = LabTopology(controllers=controllers, brokers=brokers, zookeeper=zookeeper, clients=clients)
         hosts = lab_hosts(shape, directory, racks)
         hosts = reduced_hosts(hosts) if why else hosts
         if why:

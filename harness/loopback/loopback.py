@@ -48,6 +48,9 @@ FAST = {
     "replica.lag.time.max.ms": "4000",
 }
 """Settings that make faults show soon; a test that measures Kafka's defaults passes other settings."""
+OF_QUORUM = ("controller.quorum.",)
+"""Settings that brokers with an ensemble refuse."""
+ZOOKEEPER_SESSION_MS = "4000"
 
 
 class ClusterTrouble(AssertionError):
@@ -183,8 +186,11 @@ class Cluster:
         start: bool = True,
         initial_controllers: int | None = None,
         controller_logs: Path | None = None,
+        zookeeper: str | None = None,
     ) -> None:
-        """`initial_controllers`: the voters are kept in the log, initially the first so many controllers.
+        """`zookeeper`: the ensemble that keeps the metadata, as brokers are configured with it; no controllers then.
+
+        `initial_controllers`: the voters are kept in the log, initially the first so many controllers.
 
         `controller_logs`: a directory, owned by the caller, on another disk than the one for temporary files.
         """
@@ -193,6 +199,8 @@ class Cluster:
         self.nodes: dict[int, NodeProcess] = {}
         self.ports: dict[int, int] = {}
         self.controller_ports: dict[int, int] = {}
+        self._zookeeper = zookeeper
+        controllers = 0 if zookeeper else controllers
         broker_ids = list(range(1, brokers + 1))
         controller_ids = broker_ids[:controllers] if combined else list(range(101, 101 + controllers))
         node_ids = list(dict.fromkeys([*controller_ids, *broker_ids]))
@@ -202,7 +210,8 @@ class Cluster:
         self.metrics_ports = {node: next(free) for node in node_ids}
         quorum = self._quorum(dynamic=initial_controllers is not None)
         for node in node_ids:
-            settings = self._settings(node) | quorum | FAST | dict(properties or {})
+            quick = {key: value for key, value in FAST.items() if zookeeper is None or not key.startswith(OF_QUORUM)}
+            settings = self._settings(node) | quorum | quick | dict(properties or {})
             self.nodes[node] = NodeProcess(node, self.directory / f"node-{node}", settings, mutants)
             self.nodes[node].traced = trace
         if initial_controllers is not None:
@@ -216,6 +225,8 @@ class Cluster:
         return cls(brokers=1, controllers=1, combined=True, **options)  # type: ignore[arg-type]
 
     def _quorum(self, *, dynamic: bool) -> dict[str, str]:
+        if self._zookeeper is not None:
+            return {"zookeeper.connect": self._zookeeper, "zookeeper.session.timeout.ms": ZOOKEEPER_SESSION_MS}
         if dynamic:
             servers = ",".join(f"127.0.0.1:{port}" for port in self.controller_ports.values())
             return {"controller.quorum.bootstrap.servers": servers}
@@ -232,6 +243,11 @@ class Cluster:
             format_node(config, InitialVoters(listed))
 
     def _settings(self, node: int) -> dict[str, str]:
+        found = self._settings_with_quorum(node)
+        of_quorum = ("process.roles", "controller.listener.names") if self._zookeeper is not None else ()
+        return {key: value for key, value in found.items() if key not in of_quorum}
+
+    def _settings_with_quorum(self, node: int) -> dict[str, str]:
         listeners, roles = [], []
         if node in self.ports:
             roles.append("broker")

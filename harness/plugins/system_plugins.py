@@ -23,6 +23,8 @@ OWN: Final[Mapping[str, str]] = {
     "kafka": "squall.harness.systems.kafka.system:ApacheKafka",
     "cluster": "squall.harness.systems.cluster.system:ReachedCluster",
 }
+ON_ZOOKEEPER: Final = "squall.harness.systems.zookeeper.system:SquallOnZooKeeper"
+"""Our own nodes where ZooKeeper keeps the metadata; chosen by `cluster: {metadata: zookeeper}` and not by a name."""
 NEEDED = ("name", "bundle", "configure")
 
 
@@ -66,3 +68,8 @@ def system_class(name: str) -> Any:
 def limits_of_system(name: str) -> SystemLimits:
     """What the system of this name lacks. Raises ValueError."""
     return limits_of(system_class(name))
+
+
+def on_zookeeper() -> Any:
+    """Return the class of our own nodes where ZooKeeper keeps the metadata."""
+    return importlib.metadata.EntryPoint("zookeeper", ON_ZOOKEEPER, SYSTEMS).load()

@@ -25,7 +25,7 @@ from squall.harness.hosts.deploy import BASE, HostPaths
 from squall.harness.hosts.system import ClusterSettings, NodePlan, agent_command, system_of
 from squall.harness.lab.lab import lab_hosts, standing_lab
 from squall.harness.run.fakes import FakeClock, FakeCluster, FakeHost, FakeOperator
-from squall.harness.scenario.inventory import Inventory, LabTopology
+from squall.harness.scenario.inventory import Inventory
 from squall.harness.scenario.plan import RunPlan, described, plan_suite
 from squall.harness.scenario.suite import Suite
 from squall.harness.scenario.targets import Nodes, refuse_bad_targets
@@ -66,17 +66,16 @@ class DryRun:
     def __init__(self, plan: RunPlan, inventory: Inventory | None = None) -> None:
         self.plan = plan
         cluster = plan.scenario.cluster
-        shape = LabTopology(controllers=cluster.controllers, brokers=cluster.brokers, clients=cluster.clients)
-        self.inventory = inventory or Inventory("the lab it would have", lab_hosts(shape, Path("keys")))
+        self.inventory = inventory or Inventory("the lab it would have", lab_hosts(cluster.lab, Path("keys")))
         refuse_bad_targets(plan.suite, plan.scenario, plan.schedule, Nodes.of_inventory(self.inventory))
         calls = watched_calls(fault.options for fault in plan.schedule.faults)
         self._settings = ClusterSettings(plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
-        nodes = {host.name: host for host in (*self.inventory.controllers, *self.inventory.brokers)}
+        nodes = {host.name: host for host in self.inventory.with_nodes}
         self._places = {
             name: HostPaths(python=host.python, home="~", bundle=f"~/{BASE}/bundles/BUNDLE")
             for name, host in nodes.items()
         }
-        self.nodes: dict[str, NodePlan] = system_of(cluster.system).configure(
+        self.nodes: dict[str, NodePlan] = system_of(cluster.system, cluster.metadata).configure(
             self.inventory, self._places, self._settings
         )
         self._earlier: dict[str, tuple[str, ...]] = {}
@@ -160,6 +159,9 @@ class DryRun:
                 else:
                     await fault.observe()
 
+    def _with_role(self, role: str) -> tuple[str, ...]:
+        return tuple(name for name, node in self.nodes.items() if role in node.roles)
+
     def _context(
         self,
         scheduled: ScheduledFault,
@@ -173,8 +175,9 @@ class DryRun:
             id=scheduled.id,
             hosts=hosts,
             cluster=FakeCluster(
-                brokers=tuple(name for name, node in self.nodes.items() if node.is_broker),
-                controllers=tuple(name for name, node in self.nodes.items() if "controller" in node.roles),
+                brokers=self._with_role("broker"),
+                controllers=self._with_role("controller") or self._with_role("broker"),
+                zookeeper=self._with_role("zookeeper"),
                 topics={name: topic.partitions for name, topic in topics.items()},
                 replication={name: topic.replication_factor for name, topic in topics.items()},
             ),

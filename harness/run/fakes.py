@@ -29,6 +29,7 @@ class FakeCluster:
     controllers: tuple[str, ...]
     topics: Mapping[str, int]
     replication: Mapping[str, int]
+    zookeeper: tuple[str, ...] = ()
 
     async def leader(self, topic: str, partition: int) -> str | None:
         return (await self.replicas(topic, partition))[0]

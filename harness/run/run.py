@@ -88,7 +88,7 @@ class ScenarioRun:
         """`system` is the one that the plan chooses, if it was made before."""
         self.plan = plan
         self.scenario = plan.scenario
-        self.system = system or system_of(plan.scenario.cluster.system)
+        self.system = system or system_of(plan.scenario.cluster.system, plan.scenario.cluster.metadata)
         self.hosts = hosts
         self.display = display
         self.command = command

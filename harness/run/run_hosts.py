@@ -19,7 +19,7 @@ from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.lab.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.lab.reduced_lab import LACKS
 from squall.harness.scenario.inventory import Inventory, load_inventory, refuse_two_places
-from squall.harness.scenario.lab_topology import NO_RACKS, LabTopology
+from squall.harness.scenario.lab_topology import NO_RACKS
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.terminal.display import Display
 
@@ -81,11 +81,12 @@ async def hosts_of(
         yield Hosts(inventory, network, lock=await locks.take(inventory, network, plan.run_id))
         return
     cluster = plan.scenario.cluster
-    shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
-    racks = shape.in_racks() if isinstance(shape, LabTopology) else NO_RACKS
+    described = inventory.lab if inventory is not None else None
+    shape = described or cluster.lab
+    racks = described.in_racks() if described is not None else NO_RACKS
     standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
-    fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
-    if standing is not None and isinstance(shape, LabTopology):
+    fits = standing is not None and _shape_of(standing) == shape.counts
+    if standing is not None and described is not None:
         fits = fits and standing.racks == racks  # a suite does not mention racks, and accepts any
     if standing is not None and (lab_name or fits):
         display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
@@ -95,7 +96,15 @@ async def hosts_of(
         return
     name = f"run-{plan.run_id[:8]}"
     lab = await asyncio.to_thread(
-        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, racks=racks, name=name, owner=os.getpid())
+        lambda: lab_up(
+            shape.controllers,
+            shape.brokers,
+            shape.clients,
+            zookeeper=shape.zookeeper,
+            racks=racks,
+            name=name,
+            owner=os.getpid(),
+        )
     )
     held: HeldLock | None = None
     try:
@@ -116,9 +125,9 @@ def _network_of(lab_name: str | None) -> Network:
     return MachineNetwork() if lab_name is None else standing_lab(lab_name).network
 
 
-def _shape_of(lab: Lab) -> tuple[int, int, int]:
-    inventory = lab.inventory()
-    return len(inventory.controllers), len(inventory.brokers), len(inventory.clients)
+def _shape_of(lab: Lab) -> tuple[int, int, int, int]:
+    found = lab.inventory()
+    return len(found.controllers), len(found.brokers), len(found.zookeeper), len(found.clients)
 
 
 def _extent(lab: Lab) -> str:
@@ -134,8 +143,7 @@ def _say_if_reduced(display: Display, lab: Lab) -> None:
 
 def _names(lab: Lab) -> str:
     inventory = lab.inventory()
-    controllers = " ".join(host.name for host in inventory.controllers)
-    brokers = " ".join(host.name for host in inventory.brokers)
-    clients = " ".join(host.name for host in inventory.clients)
-    parts = [f"controllers {controllers}", f"brokers {brokers}"]
-    return " · ".join([*parts, *([f"clients {clients}"] if clients else []), *(["no root"] if lab.rootless else [])])
+    kinds = ("controllers", "brokers", "zookeeper", "clients")
+    named = {kind: " ".join(host.name for host in inventory.group(kind)) for kind in kinds}
+    parts = [f"{kind} {hosts}" for kind, hosts in named.items() if hosts]
+    return " · ".join([*parts, *(["no root"] if lab.rootless else [])])

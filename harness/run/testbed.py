@@ -106,7 +106,7 @@ class Testbed:
 
     def ports(self) -> dict[str, int]:
         """A port that each node listens on, by host: where its life is visible from outside."""
-        return {name: BROKER_PORT if plan.is_broker else CONTROLLER_PORT for name, plan in self.plans.items()}
+        return {name: plan.port for name, plan in self.plans.items()}
 
     async def knock(self, address: str, port: int) -> str:
         """Return the result of a connection from here: `open`, `refused`, or `silent` without a response in time."""
@@ -129,7 +129,7 @@ class Testbed:
 
         With `faults` hosts also need what faults require.
         """
-        nodes = {host.name for host in (*self.inventory.controllers, *self.inventory.brokers)}
+        nodes = {host.name for host in self.inventory.with_nodes}
         with_nodes = [remote for name, remote in self.remotes.items() if name in nodes]
         if isinstance(system, DemandingSystem):
             await asyncio.to_thread(system.refuse_hosts, with_nodes)
@@ -151,11 +151,15 @@ class Testbed:
                     self.remotes[spec.name], command, sudo=spec.sudo, probe_key=self.probe_key
                 )
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
-        self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), settings.cluster_id)
+        controllers_at = self.controller_addresses()
+        self._admin = NativeAdmin(
+            self.connector(), self.bootstrap(), controllers_at, settings.cluster_id, has_quorum=bool(controllers_at)
+        )
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
-        self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+        zookeeper = tuple(name for name, plan in self.plans.items() if "zookeeper" in plan.roles)
+        self._cluster = KafkaClusterView(self._admin, names, brokers, controllers or brokers, self.topics, zookeeper)
 
     def _place(self, library: Library) -> None:
         """Have all nodes' hosts see the system's programs."""

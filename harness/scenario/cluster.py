@@ -45,11 +45,13 @@ class KafkaClusterView:
         brokers: tuple[str, ...],
         controllers: tuple[str, ...],
         topics: Mapping[str, int],
+        zookeeper: tuple[str, ...] = (),
     ) -> None:
         self.admin = admin
         self.names = names
         self.brokers = brokers
         self.controllers = controllers
+        self.zookeeper = zookeeper
         self.topics = topics
         self._kept: tuple[float, ClusterState] | None = None
 

@@ -36,7 +36,7 @@ from squall.harness.scenario.lab_topology import MOST_LAB_HOSTS, LabTopology
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 from squall.nodes.config import is_control
 
-GROUPS = ("controllers", "brokers", "clients", "spark")
+GROUPS = ("controllers", "brokers", "clients", "spark", "zookeeper")
 DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 LONGEST_RACK = 249
 MOST_HOSTS = 1000
@@ -92,6 +92,15 @@ class Inventory:
     @property
     def brokers(self) -> tuple[HostSpec, ...]:
         return self.group("brokers")
+
+    @property
+    def zookeeper(self) -> tuple[HostSpec, ...]:
+        return self.group("zookeeper")
+
+    @property
+    def with_nodes(self) -> tuple[HostSpec, ...]:
+        """The hosts that run controllers, brokers or servers of an ensemble."""
+        return tuple(dict.fromkeys((*self.controllers, *self.brokers, *self.zookeeper)))
 
     @property
     def clients(self) -> tuple[HostSpec, ...]:
@@ -293,8 +302,9 @@ class _Reader:
                 groups.setdefault(name, []).append(group)
         for name in described.keys() - groups.keys():
             self._note(described[name].path, f"is in none of the groups {', '.join(GROUPS)} under `children`")
+        listed = {group for names in groups.values() for group in names}
         for group in ("controllers", "brokers"):
-            if not any(group in names for names in groups.values()) and not self.errors:
+            if group not in listed and not self.errors and not (group == "controllers" and "zookeeper" in listed):
                 self._note(("all", "children"), f"group {group} has no hosts; a cluster needs at least one")
         self._stop_if_wrong()
         hosts = tuple(self._host(name, tuple(groups[name]), merged[name]) for name in merged)

@@ -150,8 +150,9 @@ class LabTopology(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    controllers: int = Field(3, ge=1, le=MOST_LAB_HOSTS)
+    controllers: int = Field(3, ge=0, le=MOST_LAB_HOSTS)
     brokers: int = Field(3, ge=1, le=MOST_LAB_HOSTS)
+    zookeeper: int = Field(0, ge=0, le=MOST_LAB_HOSTS)
     clients: int = Field(0, ge=0, le=MOST_LAB_HOSTS)
     racks: int = Field(0, ge=0, le=MOST_RACKS)
     between_racks: Profile | None = None
@@ -162,14 +163,26 @@ class LabTopology(BaseModel):
         check_racks(self.racks, self.between_racks is not None, self.links)
         return self
 
+    @model_validator(mode="after")
+    def _something_keeps_metadata(self) -> LabTopology:
+        if not self.controllers and not self.zookeeper:
+            raise ValueError("controllers: 0 needs servers of an ensemble; give `zookeeper: 1` or more")
+        return self
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """The number of hosts of each kind."""
+        return self.controllers, self.brokers, self.zookeeper, self.clients
+
     def names(self) -> list[tuple[str, str]]:
         """Return (host name, group), in the order of their addresses."""
-        counted = (("c", "controllers", self.controllers), ("b", "brokers", self.brokers))
-        return [
-            (f"{letter}{number}", group)
-            for letter, group, count in (*counted, ("load", "clients", self.clients))
-            for number in range(1, count + 1)
-        ]
+        counted = (
+            ("c", "controllers", self.controllers),
+            ("b", "brokers", self.brokers),
+            ("z", "zookeeper", self.zookeeper),
+            ("load", "clients", self.clients),
+        )
+        return [(f"{letter}{number}", group) for letter, group, count in counted for number in range(1, count + 1)]
 
     def in_racks(self) -> Racks:
         return Racks(count=self.racks, between=self.between_racks, links=self.links)

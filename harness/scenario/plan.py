@@ -28,6 +28,8 @@ from squall.harness.scenario.targets import (
 )
 from squall.harness.yaml_source import dotted
 from squall.nemesis.core.durations import write_seconds
+from squall.nemesis.core.selector import is_of_ensemble
+from squall.nemesis.entries import targets_of
 from squall.nemesis.options import FaultOptions, PauseClients, RpcCut, RpcHold
 from squall.nemesis.registry import kind_of, missing_verbs, why_not_simulated
 from squall.nemesis.schedule import Schedule, build_schedule
@@ -214,6 +216,12 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
             remedy=f"squall run {suite} --only {scenario.scenario}",
         )
     for path, entry in faults_of(scenario):
+        if any(is_of_ensemble(target) for target in targets_of(entry).values()):
+            raise UsageError(
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} is aimed at a ZooKeeper server;"
+                " the simulated ensemble has no hosts",
+                remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
+            )
         if reason := why_not_simulated(kind_of(entry)):
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} {reason};"
@@ -223,7 +231,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
 
 
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
-    """Raise UsageError for a fault that needs a verb that no agent on a host offers yet."""
+    """Raise UsageError for a fault that needs a verb that no agent offers yet."""
     for path, entry in faults_of(scenario):
         if missing := missing_verbs(entry):
             raise UsageError(
@@ -239,7 +247,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
     yield "scenario", scenario.scenario
     if scenario.description:
         yield "", scenario.description
-    yield "cluster", f"{cluster.controllers} controllers · {cluster.brokers} brokers"
+    metadata = "ZooKeeper" if cluster.metadata == "zookeeper" else f"{cluster.controllers} controllers"
+    yield "cluster", f"{metadata} · {cluster.brokers} brokers"
     for name, topic in cluster.topics.items():
         yield (
             "topic",

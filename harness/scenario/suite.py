@@ -45,6 +45,7 @@ from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
 from squall.harness.plugins.system_limits import REPLICAS
 from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
+from squall.harness.scenario.lab_topology import LabTopology
 from squall.harness.scenario.system_choice import SystemChoice, SystemOption, chosen_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.core.durations import Duration, Seconds
@@ -127,6 +128,13 @@ class ClusterOptions(_Part):
     config: Mapping[str, str | int | float | bool] = Field(
         default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
     )
+    metadata: Literal["quorum", "zookeeper"] = Field(
+        default="quorum",
+        description="what keeps the metadata: a quorum of controllers, or ZooKeeper",
+    )
+    zookeeper: int = Field(
+        default=1, ge=1, le=7, description="with metadata: zookeeper, servers of the ensemble in a local lab"
+    )
     dynamic_voters: bool = Field(
         default=False, description="the quorum's voters are kept in its log, and may change (KIP-853)"
     )
@@ -147,6 +155,27 @@ class ClusterOptions(_Part):
         if not any(topic.load for topic in self.topics.values()):
             raise ValueError("topics: a scenario needs at least one topic that clients use")
         return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_controller(self) -> ClusterOptions:
+        if self.metadata == "zookeeper" and (self.dynamic_voters or self.combined):
+            raise ValueError("metadata: zookeeper: there is no quorum; remove dynamic_voters and combined")
+        if self.metadata == "zookeeper" and not self.system.ours:
+            raise ValueError(f"metadata: zookeeper: is of our own nodes; leave it out with system {self.system}")
+        if self.metadata != "zookeeper" and "zookeeper" in self.model_fields_set:
+            raise ValueError("zookeeper: servers of an ensemble are used with `metadata: zookeeper` only")
+        return self
+
+    @property
+    def lab(self) -> LabTopology:
+        """The lab that such a cluster needs."""
+        ensemble = self.metadata == "zookeeper"
+        return LabTopology(
+            controllers=0 if ensemble else self.controllers,
+            brokers=self.brokers,
+            zookeeper=self.zookeeper if ensemble else 0,
+            clients=self.clients,
+        )
 
     @model_validator(mode="after")
     def _brokers_for_controllers(self) -> ClusterOptions:
@@ -283,10 +312,11 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="control run: the nemesis reports faults but injects none; expect unknown"
     )
-    swarm: bool | Literal["operations", "switches", "worlds"] = Field(
+    swarm: bool | Literal["operations", "switches", "worlds", "depositions"] = Field(
         False,
         description="simulation only: random faults for each seed; `operations`: and operators' actions; "
-        "`switches`: and eligible leader replicas switched off and on; `worlds`: and the cluster, settings and load",
+        "`switches`: and eligible leader replicas switched off and on; `worlds`: and the cluster, settings and load; "
+        "`depositions`: instead, ZooKeeper's controllers are deposed while brokers restart",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS
@@ -308,6 +338,8 @@ class Scenario(_Part):
             raise ValueError("nemesis: the list is empty; list faults, or set `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")
+        if self.swarm == "depositions" and self.cluster.metadata != "zookeeper":
+            raise ValueError("swarm: depositions: only ZooKeeper's controllers are deposed; set cluster.metadata")
         if self.cluster.combined and not self.swarm:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:

@@ -29,7 +29,12 @@ from squall.nemesis.entries import targets_of
 from squall.nemesis.exclusion import clashes
 from squall.nemesis.schedule import Schedule
 
-NODES = {"brokers": ("brokers",), "controllers": ("controllers",), "nodes": ("brokers", "controllers")}
+NODES = {
+    "brokers": ("brokers",),
+    "controllers": ("controllers",),
+    "zookeeper": ("zookeeper",),
+    "nodes": ("brokers", "controllers", "zookeeper"),
+}
 
 
 @dataclass(frozen=True)
@@ -64,22 +69,24 @@ class Nodes:
     @classmethod
     def of_inventory(cls, inventory: Inventory) -> Nodes:
         brokers = tuple(host.name for host in inventory.brokers)
-        controllers = tuple(host.name for host in inventory.controllers)
+        controllers = tuple(host.name for host in inventory.controllers) or brokers
+        zookeeper = tuple(host.name for host in inventory.zookeeper)
         clients = tuple(host.name for host in inventory.clients)
-        return cls(inventory.source, {"brokers": brokers, "controllers": controllers}, clients)
+        groups = {"brokers": brokers, "controllers": controllers, "zookeeper": zookeeper}
+        return cls(inventory.source, groups, clients)
 
     @classmethod
     def of_lab(cls, scenario: Scenario) -> Nodes:
         """Return the hosts of the lab, or of the simulation, that a scenario describes."""
-        one = scenario.cluster
-        shape = LabTopology(controllers=one.controllers, brokers=one.brokers, clients=one.clients)
-        return cls.of_shape(shape, "a lab of this suite")
+        return cls.of_shape(scenario.cluster.lab, "a lab of this suite")
 
     @classmethod
     def of_shape(cls, shape: LabTopology, source: str) -> Nodes:
         """Return the hosts of a lab of this shape."""
         listed = shape.names()
-        groups = {group: tuple(name for name, own in listed if own == group) for group in ("brokers", "controllers")}
+        kinds = ("brokers", "controllers", "zookeeper")
+        groups = {kind: tuple(name for name, own in listed if own == kind) for kind in kinds}
+        groups["controllers"] = groups["controllers"] or groups["brokers"]  # one of these is elected
         return cls(source, groups, tuple(name for name, own in listed if own == "clients"))
 
     def of(self, group: Group) -> tuple[str, ...]:

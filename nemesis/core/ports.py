@@ -74,7 +74,14 @@ class ClusterView(Protocol):
     def brokers(self) -> tuple[str, ...]: ...
 
     @property
-    def controllers(self) -> tuple[str, ...]: ...
+    def controllers(self) -> tuple[str, ...]:
+        """The hosts of which one is the active controller: without a quorum, all brokers."""
+        ...
+
+    @property
+    def zookeeper(self) -> tuple[str, ...]:
+        """The servers of the ensemble that keeps the metadata; none with a quorum."""
+        ...
 
     @property
     def topics(self) -> Mapping[str, int]:

@@ -17,14 +17,14 @@ from typing import Literal
 
 from squall.nemesis.core.ports import ClusterView
 
-Group = Literal["brokers", "controllers", "nodes"]
+Group = Literal["brokers", "controllers", "zookeeper", "nodes"]
 Amount = Literal["one", "minority third", "minority", "majority", "all"]
 
 FORMS = (
     "leader of TOPIC/PARTITION, leader of TOPIC/*, followers of TOPIC/PARTITION, one follower of TOPIC/PARTITION, "
     "replicas of TOPIC/PARTITION out of sync, active controller, one broker, minority of brokers, "
     "minority third of nodes, "
-    "majority of controllers, all nodes, same as NAME (another fault's `as`), host names, "
+    "majority of controllers, one zookeeper server, all nodes, same as NAME (another fault's `as`), host names, "
     "and any of these `but` another"
 )
 
@@ -33,7 +33,10 @@ _OUT_OF_SYNC = re.compile(r"(one )?replicas? of (\S+)/(\d+|\*) out of sync")
 _SAME_AS = re.compile(r"same as ([A-Za-z][A-Za-z0-9_-]*)")
 _BUT = " but "
 _TOPIC_PARTITION = re.compile(r"(\S+)/(\d+|\*)")
-_GROUP = re.compile(r"(?:(one)|(?:a )?(minority third|minority|majority) of|(all))(?: the)? (broker|controller|node)s?")
+_GROUP = re.compile(
+    r"(?:(one)|(?:a )?(minority third|minority|majority) of|(all))(?: the)? "
+    r"(broker|controller|zookeeper server|node)s?"
+)
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -186,6 +189,11 @@ def named_hosts(text: str | None) -> tuple[str, ...]:
     return tuple(host for part in parts_of(text or "") if isinstance(part, Named) for host in part.hosts)
 
 
+def is_of_ensemble(text: str) -> bool:
+    """Whether a target names servers of a ZooKeeper ensemble."""
+    return any(isinstance(part, SomeOf) and part.group == "zookeeper" for part in parts_of(text))
+
+
 def labels_in(text: str) -> tuple[str, ...]:
     """The names of other faults to which a target refers."""
     return tuple(part.label for part in parts_of(text) if isinstance(part, SameAs))
@@ -205,7 +213,12 @@ def _amount(match: re.Match[str]) -> Amount:
 
 
 def _group(word: str) -> Group:
-    groups: dict[str, Group] = {"broker": "brokers", "controller": "controllers", "node": "nodes"}
+    groups: dict[str, Group] = {
+        "broker": "brokers",
+        "controller": "controllers",
+        "zookeeper server": "zookeeper",
+        "node": "nodes",
+    }
     return groups[word]
 
 
@@ -215,8 +228,10 @@ def members(group: Group, cluster: ClusterView) -> list[str]:
         names = set(cluster.brokers)
     elif group == "controllers":
         names = set(cluster.controllers)
+    elif group == "zookeeper":
+        names = set(cluster.zookeeper)
     else:
-        names = {*cluster.brokers, *cluster.controllers}
+        names = {*cluster.brokers, *cluster.controllers, *cluster.zookeeper}
     return sorted(names)
 
 

@@ -5,7 +5,8 @@
     coordinators.py                      refusals for groups and transactions
     log_dirs.py                          where replicas are kept
     producer_ids.py                      ids for idempotent producers
-    observer.py                          the metadata log, committed records only (MD-03)
+    metadata_source.py                   where metadata comes from
+    observer.py                          … from the metadata log, committed records only (MD-03)
     lifecycle.py, isr_sender.py          this broker's requests to the controller
 
 `handle` responds to a request or parks it. `settle` checks the parked requests at the end of the turn, when all that
@@ -24,7 +25,7 @@ from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
 from squall.nodes.broker.isr_sender import IsrSender
 from squall.nodes.broker.lifecycle import Lifecycle
-from squall.nodes.broker.observer import CommittedLog, MetadataObserver
+from squall.nodes.broker.metadata_source import MakeSource
 from squall.nodes.broker.requests.coordinators import CoordinatorsApi
 from squall.nodes.broker.requests.delete_records import DeleteRecordsHandler
 from squall.nodes.broker.requests.fetch import FetchHandler
@@ -53,7 +54,7 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        metadata_log: CommittedLog,
+        make_source: MakeSource,
         *,
         disk: Disk,
         clock: WallClock,
@@ -88,7 +89,7 @@ class Broker:
             buggify=buggify,
         )
         self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch, buggify=buggify)
-        self.observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
+        self.observer = make_source(self.image)
         self._history: MetadataDelta | None = MetadataDelta()
         self._applied_offset, self._has_strays = -1, False
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
@@ -187,7 +188,7 @@ class Broker:
     # -- metadata and time ----------------------------------------------------------------------------------------
 
     def apply_metadata(self, now: int) -> None:
-        """Follow the metadata log up to its high watermark.
+        """Follow the source of metadata, a metadata log up to its high watermark.
 
         Until this broker has read its own registration it only collects changes: earlier decisions are history, and a
         replica that replayed them one by one would act on obsolete leader epochs. Then all of them take effect at once.
@@ -215,7 +216,7 @@ class Broker:
 
     @property
     def applied_offset(self) -> int:
-        """The offset up to which this broker has applied the metadata log; -1 while it only collects changes."""
+        """The offset up to which this broker has applied the metadata; -1 while it only collects changes."""
         return -1 if self._history is not None else self._applied_offset
 
     def _begin_if_caught_up(self, now: int) -> None:

@@ -84,6 +84,25 @@ def peer_version(message: Message, *, to_controller: bool) -> int:
     return _SPOKEN_TO_BROKERS.get(message.API_KEY, BROKER_VERSIONS[message.API_KEY][1])
 
 
+ZOOKEEPER_VERSIONS: Versions = {
+    **{key: versions for key, versions in BROKER_VERSIONS.items() if key != ApiKey.DESCRIBE_QUORUM},
+    int(ApiKey.LEADER_AND_ISR): (5, 7),
+    int(ApiKey.STOP_REPLICA): (3, 4),
+    int(ApiKey.UPDATE_METADATA): (7, 8),
+    int(ApiKey.CONTROLLED_SHUTDOWN): (3, 3),
+}
+"""APIs of a broker of a ZooKeeper-era cluster, for clients, followers and the controller."""
+_WITHOUT_BROKER_EPOCH = 13
+"""The version of Fetch between brokers that do not know each other's epochs; later ones name them (KIP-903)."""
+
+
+def zookeeper_peer_version(message: Message, *, to_controller: bool) -> int:
+    """The version for a request between the brokers of a ZooKeeper-era cluster, the controller among them."""
+    if message.API_KEY == ApiKey.FETCH:
+        return _WITHOUT_BROKER_EPOCH
+    return _SPOKEN_TO_BROKERS.get(message.API_KEY, ZOOKEEPER_VERSIONS[message.API_KEY][1])
+
+
 _PURPOSES = {
     int(ApiKey.FETCH): "fetch",
     int(ApiKey.FETCH_SNAPSHOT): "fetch",
@@ -94,6 +113,10 @@ _PURPOSES = {
     int(ApiKey.BROKER_REGISTRATION): "lifecycle",
     int(ApiKey.BROKER_HEARTBEAT): "lifecycle",
     int(ApiKey.ALTER_PARTITION): "isr",
+    int(ApiKey.LEADER_AND_ISR): "orders",
+    int(ApiKey.STOP_REPLICA): "orders",
+    int(ApiKey.UPDATE_METADATA): "orders",
+    int(ApiKey.CONTROLLED_SHUTDOWN): "lifecycle",
 }
 
 

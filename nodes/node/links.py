@@ -44,6 +44,12 @@ CONTROLLER_RETRY = 50_000
 NOBODY = NullTrace()
 
 
+class VersionOf(Protocol):
+    """The version of a request, which the peer serves."""
+
+    def __call__(self, message: Message, *, to_controller: bool) -> int: ...
+
+
 class Directory(Protocol):
     """The addresses of nodes, as this node knows them now."""
 
@@ -94,12 +100,14 @@ class Links:
         rng: Rng,
         outbox: list[Effect],
         trace: Trace = NOBODY,
+        version_of: VersionOf = peer_version,
     ) -> None:
         """Traces `admin_sent` each time an administrative write is sent, with the number of the request.
 
         Also `request_expired`, if no response came in time.
         """
         self._trace = trace
+        self._version_of = version_of
         self._client_id = client_id
         self._submitted = 0
         self._directory = directory
@@ -183,7 +191,7 @@ class Links:
                     asked=asked_of(request.message),
                     request=waiting.number,
                 )
-        version = peer_version(request.message, to_controller=link.to_controller)
+        version = self._version_of(request.message, to_controller=link.to_controller)
         chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
         self._outbox.append(Send(link.connection, chunks))
 

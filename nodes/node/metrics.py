@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.node import metric_names as names
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.broker_metrics import broker_metrics
 from squall.nodes.node.controller_metrics import controller_metrics
 from squall.nodes.node.node import Node
@@ -32,7 +33,7 @@ PURGATORIES = ("Produce", "Fetch", "DeleteRecords")
 class Collector:
     """Reads one node. It keeps only earlier readings of idleness."""
 
-    def __init__(self, node: Node, clock: WallClock, now: int, busy: int) -> None:
+    def __init__(self, node: BaseNode, clock: WallClock, now: int, busy: int) -> None:
         """`now` and `busy` as in `collect`: the first reading of idleness."""
         self._node = node
         self._clock = clock
@@ -47,10 +48,11 @@ class Collector:
         """
         node = self._node
         now_ms = self._clock.now_ms()
-        yield from self._quorum()
-        yield from self._metadata(now)
-        if node.controller is not None:
-            yield from controller_metrics(node.controller, node.controller_times, node.raft.high_watermark, now_ms)
+        if isinstance(node, Node):
+            yield from _quorum(node)
+            yield from _metadata(node, now)
+            if node.controller is not None:
+                yield from controller_metrics(node.controller, node.controller_times, node.raft.high_watermark, now_ms)
         if node.broker is not None:
             yield from broker_metrics(node.broker, now_ms)
             yield from _purgatories(node)
@@ -61,59 +63,6 @@ class Collector:
         for api_key, recent in sorted(node.links.controller_times.items()):
             labels = (("request", api_name(api_key)),)
             yield from summary(names.CONTROLLER_REQUEST_TIME, labels, recent.values(), recent.count, recent.total)
-
-    # -- the quorum -----------------------------------------------------------------------------------------------
-
-    def _quorum(self) -> Collected:
-        raft, watch = self._node.raft, self._node.quorum_watch
-        leader, epoch = raft.leader_and_epoch
-        observes = not raft.votes and raft.role.name in ("follower", "unattached")
-        state = "observer" if observes else raft.role.name
-        for one in RAFT_STATES:
-            yield Sample(names.RAFT_STATE, float(one == state), (("state", one),))
-        voted = raft.role.voted
-        last_epoch = raft.log.last_epoch
-        yield Sample(names.RAFT_LEADER, -1 if leader is None else leader)
-        yield Sample(names.RAFT_VOTE, -1 if voted is None else voted.id)
-        yield Sample(names.RAFT_EPOCH, epoch)
-        yield Sample(names.RAFT_HIGH_WATERMARK, raft.high_watermark)
-        yield Sample(names.RAFT_END_OFFSET, raft.end_offset)
-        yield Sample(names.RAFT_END_EPOCH, last_epoch)
-        yield Sample(names.RAFT_VOTERS, len(raft.voters.voters))
-        if isinstance(raft.role, Leader):
-            yield Sample(names.RAFT_OBSERVERS, len(raft.role.observers))
-            yield Sample(names.RAFT_VOTER_CHANGE, raft.voters_uncommitted)
-        yield Sample(names.RAFT_APPENDED, raft.log.written_records)
-        yield Sample(names.RAFT_FETCHED, raft.log.fetched_records)
-        for average, most, recent in (
-            (names.RAFT_COMMIT_AVG, names.RAFT_COMMIT_MAX, watch.commits),
-            (names.RAFT_ELECTION_AVG, names.RAFT_ELECTION_MAX, watch.elections),
-        ):
-            values = recent.values()
-            yield Sample(average, sum(values) / len(values) / 1000 if values else float("nan"))
-            yield Sample(most, quantile(values, 1) / 1000)
-        yield Sample(names.NEW_CONTROLLERS, watch.new_leaders)
-
-    # -- the metadata ---------------------------------------------------------------------------------------------
-
-    def _metadata(self, now: int) -> Collected:
-        """Metrics common to controllers and brokers: an image, and snapshots of it."""
-        node = self._node
-        features: dict[str, int] = {}
-        loaded = 0
-        if node.controller is not None:
-            features = node.controller.committed.features
-            loaded += node.controller.snapshots_loaded
-        if node.broker is not None:
-            features = node.broker.image.features
-            loaded += node.broker.observer.snapshots_loaded
-        leader = node.raft.leader_and_epoch[0]
-        latest = node.raft.snapshots.latest
-        yield Sample(names.METADATA_VERSION, features.get(METADATA_VERSION, -1))
-        yield Sample(names.LOADED_SNAPSHOTS, loaded)
-        yield Sample(names.CURRENT_CONTROLLER, -1 if leader is None else leader)
-        yield Sample(names.SNAPSHOT_BYTES, 0 if latest is None else node.raft.snapshots.size_of(latest))
-        yield Sample(names.SNAPSHOT_AGE, (now - node.snapshot_generator.made_at) // 1000)
 
     # -- the planes -----------------------------------------------------------------------------------------------
 
@@ -141,7 +90,57 @@ class Collector:
             yield Sample(names.CONNECTIONS_OPENED, total, labels)
 
 
-def _purgatories(node: Node) -> Collected:
+def _quorum(node: Node) -> Collected:
+    raft, watch = node.raft, node.quorum_watch
+    leader, epoch = raft.leader_and_epoch
+    observes = not raft.votes and raft.role.name in ("follower", "unattached")
+    state = "observer" if observes else raft.role.name
+    for one in RAFT_STATES:
+        yield Sample(names.RAFT_STATE, float(one == state), (("state", one),))
+    voted = raft.role.voted
+    last_epoch = raft.log.last_epoch
+    yield Sample(names.RAFT_LEADER, -1 if leader is None else leader)
+    yield Sample(names.RAFT_VOTE, -1 if voted is None else voted.id)
+    yield Sample(names.RAFT_EPOCH, epoch)
+    yield Sample(names.RAFT_HIGH_WATERMARK, raft.high_watermark)
+    yield Sample(names.RAFT_END_OFFSET, raft.end_offset)
+    yield Sample(names.RAFT_END_EPOCH, last_epoch)
+    yield Sample(names.RAFT_VOTERS, len(raft.voters.voters))
+    if isinstance(raft.role, Leader):
+        yield Sample(names.RAFT_OBSERVERS, len(raft.role.observers))
+        yield Sample(names.RAFT_VOTER_CHANGE, raft.voters_uncommitted)
+    yield Sample(names.RAFT_APPENDED, raft.log.written_records)
+    yield Sample(names.RAFT_FETCHED, raft.log.fetched_records)
+    for average, most, recent in (
+        (names.RAFT_COMMIT_AVG, names.RAFT_COMMIT_MAX, watch.commits),
+        (names.RAFT_ELECTION_AVG, names.RAFT_ELECTION_MAX, watch.elections),
+    ):
+        values = recent.values()
+        yield Sample(average, sum(values) / len(values) / 1000 if values else float("nan"))
+        yield Sample(most, quantile(values, 1) / 1000)
+    yield Sample(names.NEW_CONTROLLERS, watch.new_leaders)
+
+
+def _metadata(node: Node, now: int) -> Collected:
+    """Metrics common to controllers and brokers: an image, and snapshots of it."""
+    features: dict[str, int] = {}
+    loaded = 0
+    if node.controller is not None:
+        features = node.controller.committed.features
+        loaded += node.controller.snapshots_loaded
+    if node.broker is not None:
+        features = node.broker.image.features
+        loaded += node.broker.observer.snapshots_loaded
+    leader = node.raft.leader_and_epoch[0]
+    latest = node.raft.snapshots.latest
+    yield Sample(names.METADATA_VERSION, features.get(METADATA_VERSION, -1))
+    yield Sample(names.LOADED_SNAPSHOTS, loaded)
+    yield Sample(names.CURRENT_CONTROLLER, -1 if leader is None else leader)
+    yield Sample(names.SNAPSHOT_BYTES, 0 if latest is None else node.raft.snapshots.size_of(latest))
+    yield Sample(names.SNAPSHOT_AGE, (now - node.snapshot_generator.made_at) // 1000)
+
+
+def _purgatories(node: BaseNode) -> Collected:
     """Requests of the data plane that were handled and are not answered yet."""
     parked = dict.fromkeys(PURGATORIES, 0)
     for api_key, count in node.connections.parked(node.data):

@@ -21,44 +21,36 @@ Exceptions from components pass through: a node with a broken invariant or a bro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from squall.nodes.broker.broker import Broker
-from squall.nodes.broker.lifecycle import RegistrationRefused
+from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.config import NodeConfig
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.mutants import HEALTHY, Mutants
-from squall.nodes.node.announced_features import announce
-from squall.nodes.node.channels import Connections, Inbound, RequestChannel
+from squall.nodes.node.base import NEVER, BaseNode, Handle
 from squall.nodes.node.control_time import ControlTime
 from squall.nodes.node.controller_endpoints import ControllerEndpoints
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
-from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
+from squall.nodes.node.effects import Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
-from squall.nodes.node.memory_budget import MemoryBudget
-from squall.nodes.node.notice_limit import NoticeLimit
 from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config, snapshot_config
-from squall.nodes.node.timings import ApiTimes, PlaneTimes, TurnClock
+from squall.nodes.node.timings import ApiTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
-from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.requests.session import ServerRequest, api_versions_response
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.storage.errors import CorruptFile
 
 __all__ = ["Close", "Connect", "Node", "NodeError", "Pause", "Resume", "Send"]
 
-NEVER = 2**63 - 1
-Handle = Callable[[int, ServerRequest], None]
-_API_VERSIONS = int(ApiKey.API_VERSIONS)
 
-
-class Node:
+class Node(BaseNode):
     """See the module. `notices` are lines for the node's log; a host that has one drains them."""
 
     def __init__(
@@ -90,41 +82,16 @@ class Node:
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
-        self.control, self.data = (
-            RequestChannel(name, config.queued_max_requests, most, MemoryBudget(most))
-            for name, most in (
-                ("control", config.queued_max_request_bytes),
-                ("data", config.queued_max_request_bytes),
-            )
-        )
-        self._channels = (self.control, self.data)
-        self.connections = Connections(
-            {one.listener: self.control for one in config.controller_listeners}
-            | {one.listener: self.data for one in config.broker_listeners},
-            {one.listener: CONTROLLER_VERSIONS for one in config.controller_listeners}
-            | {one.listener: BROKER_VERSIONS for one in config.broker_listeners},
-            self.outbox,
-            config.connections_max_idle_ms * 1000,
-            fetched_early=self.control,
-        )
+        self._open_channels(stopwatch, BROKER_VERSIONS, CONTROLLER_VERSIONS)
         self.links = Links(f"node-{config.node_id}", self, rng, self.outbox, trace)
-        self.control_times = PlaneTimes("control")
-        self.data_times = PlaneTimes("data")
         self.controller_times = ApiTimes()
         """Times of the requests that the controller decided, of any API; the quorum's are not among them."""
         self.quorum_watch = QuorumWatch(self.raft)
-        self._clock = TurnClock(stopwatch)
-        self.connections.on_late_answer = self._answered_late
-        self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.snapshot_generator = self._make_snapshot_generator(now, buggify)
-        if self.broker is not None:
-            self.broker.fetching.room = lambda: self.data.budget.room
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._data_waited = False
-        self._bad_frames = NoticeLimit()
-        self._closed = False
 
     def _make_controller(
         self, rng: Rng, trace: Trace, now: int, mutants: Mutants, buggify: Buggify
@@ -150,18 +117,20 @@ class Node:
         if not self.config.is_broker:
             return None
         return Broker(
-            broker_config(self.config, directory_id),
-            self.raft,
+            broker_config(self.config, directory_id), partial(self._observe, trace),
             disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
         )  # fmt: skip
+
+    def _observe(self, trace: Trace, image: MetadataImage) -> MetadataObserver:
+        self._observer = MetadataObserver(self.config.node_id, self.raft, image, trace)
+        return self._observer
 
     def _make_snapshot_generator(self, now: int, buggify: Buggify) -> SnapshotGenerator:
         """One generator for the node, for the part that replays the log (SN-01)."""
         config = snapshot_config(self.config)
         if self.controller is not None:
             return SnapshotGenerator(config, self.raft, self.controller, now, buggify)
-        assert self.broker is not None, "a node has at least one role"
-        return SnapshotGenerator(config, self.raft, self.broker.observer, now, buggify)
+        return SnapshotGenerator(config, self.raft, self._observer, now, buggify)
 
     def _control_table(self) -> dict[int, Handle]:
         table: dict[int, Handle] = {
@@ -182,65 +151,17 @@ class Node:
 
     # -- addresses (links.Directory) ------------------------------------------------------------------------------
 
-    def broker_address(self, broker: int) -> tuple[str, int] | None:
-        if self.broker is None:
-            return None
-        return self.broker.address_of(broker, self.config.inter_broker_listener_name)
-
     def voter_address(self, voter: int) -> tuple[str, int] | None:
         return self.raft.voter_address(voter)
+
+    @property
+    def is_active_controller(self) -> bool:
+        return self.raft.is_leader and self.raft.high_watermark > 0
 
     def active_controller(self) -> int | None:
         return self.raft.leader_and_epoch[0]
 
-    # -- inputs: only queued --------------------------------------------------------------------------------------
-
-    def opened(self, now: int, connection: int, listener: str | None) -> None:
-        if listener is None:
-            self._peer_events.append((self.links.opened, (connection,)))
-        else:
-            self.connections.opened(now, connection, listener)
-
-    def received(self, now: int, connection: int, frame: Buffer) -> None:
-        if connection < 0:
-            self._peer_events.append((self.links.received, (connection, frame)))
-        else:
-            self.connections.received(now, connection, frame)
-
-    def closed(self, now: int, connection: int) -> None:
-        if connection < 0:
-            self._peer_events.append((self.links.closed, (connection,)))
-        else:
-            self.connections.closed(connection)
-
-    def stalled(self, now: int, connection: int, stalled: bool) -> None:
-        """Record that the peer of an accepted connection stopped, or resumed, reading responses.
-
-        A host that cannot detect this need not call it.
-        """
-        self.connections.stalled(connection, stalled)
-
-    def host_holds(self, now: int, connection: int, size: int) -> None:
-        """Record how many bytes the host holds for an accepted connection: an incomplete frame, and unread responses.
-
-        A host that holds none need not call it.
-        """
-        self.connections.host_holds(connection, size)
-
-    def is_short(self, listener: str) -> bool:
-        """Whether the memory for this listener's connections is used up: hosts then read as little as they can."""
-        return self.connections.is_short(listener)
-
-    def tick(self, now: int) -> None:
-        """Do nothing: every turn checks the timers."""
-
     # -- the turn -------------------------------------------------------------------------------------------------
-
-    def turn(self, now: int) -> None:
-        try:
-            self._turn(now)
-        except RegistrationRefused as refusal:
-            raise NodeError(str(refusal)) from refusal
 
     def _turn(self, now: int) -> None:
         if self._closed:
@@ -259,23 +180,8 @@ class Node:
             self._serve_data(now)
         self._ask_peers(now)
 
-    def _hear_peers(self, now: int) -> None:
-        if self._peer_events:
-            events, self._peer_events = self._peer_events, []
-            for method, arguments in events:
-                method(now, *arguments)
-
     def _run_timers(self, now: int) -> None:
-        connections = self.connections
-        connections.expire(now)
-        for channel in self._channels:
-            if channel.is_strained:
-                connections.make_room(now, channel)
-                connections.relieve(channel)
-        if connections.notices:
-            self.notices += [f"node {self.config.node_id}: {line}" for line in connections.notices]
-            connections.notices.clear()
-        self.links.tick(now)
+        self._run_connection_timers(now)
         control_now = self._control_time(now)
         self.raft.tick(control_now)
         if self.controller is not None:
@@ -287,13 +193,8 @@ class Node:
         if self.broker is not None:
             self.broker.apply_metadata(now)
             self.broker.settle(now)
-            if self.broker.notices:
-                self.notices += self.broker.notices
-                self.broker.notices.clear()
-        snapshots = self.raft.snapshots
-        if snapshots.notices:
-            self.notices += snapshots.notices
-            snapshots.notices.clear()
+            self._take_notices(self.broker.notices)
+        self._take_notices(self.raft.snapshots.notices)
         leader_and_epoch = self.raft.leader_and_epoch
         if leader_and_epoch != self._leader_seen:
             self._leader_seen = leader, epoch = leader_and_epoch
@@ -328,29 +229,6 @@ class Node:
         broker.settle(now)
         self.connections.relieve(self.data)
 
-    def _serve(self, now: int, inbound: Inbound, handle: Handle, times: PlaneTimes) -> None:
-        began = self._clock.read()
-        try:
-            request = self.connections.decode(now, inbound)
-            if request.answer is None:
-                if request.api_key == _API_VERSIONS:
-                    versions = api_versions_response(inbound.connection.session.versions)
-                    request.respond(announce(versions, request.api_version, self.image))
-                else:
-                    handle(now, request)
-        except ProtocolError as error:
-            listener = inbound.connection.listener
-            notice = self._bad_frames.pass_on(
-                now, f"node {self.config.node_id}: closing a connection on {listener}: {error}"
-            )
-            if notice is not None:
-                self.notices.append(notice)
-            self.connections.drop(inbound.connection)
-            return
-        if not inbound.answered:
-            self.connections.handled(inbound)
-        times.served(inbound, began, self._clock.read())
-
     @property
     def image(self) -> MetadataImage:
         """The cluster as this node has applied it."""
@@ -358,10 +236,6 @@ class Node:
             return self.broker.image
         assert self.controller is not None, "a node has at least one role"
         return self.controller.committed
-
-    def _answered_late(self, inbound: Inbound) -> None:
-        times = self.control_times if inbound.connection.channel is self.control else self.data_times
-        times.answered(inbound, self._clock.read())
 
     def _handle_control(self, now: int, request: ServerRequest) -> None:
         self._control_handlers[request.api_key](self._control_time(now), request)
@@ -427,14 +301,8 @@ class Node:
         if self.controller is not None:
             controls = min(controls, self.controller.deadline())
         nearest = min(
-            self._control_time.deadline(controls),
-            self.links.deadline(),
-            self.connections.idle_due,
-            self.snapshot_generator.deadline(),
+            self._control_time.deadline(controls), self._connections_due(), self.snapshot_generator.deadline()
         )
-        for channel in self._channels:
-            if channel.is_strained:
-                nearest = min(nearest, channel.budget.due())
         if self.broker is not None:
             nearest = min(nearest, self.broker.deadline())
         return nearest

@@ -22,15 +22,17 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from squall.nodes.config import Address, ConfigError, Endpoint, NodeConfig
 from squall.nodes.mutants import MUTANTS, Mutants
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.metrics import Collector
 from squall.nodes.node.node import Node, NodeError
-from squall.nodes.ports import NullTrace, Trace
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.ports import Disk, NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
 from squall.nodes.server.connection_limits import (
     ConnectionLimits,
@@ -44,6 +46,7 @@ from squall.nodes.server.memory import FreezeReplayed, tune_memory
 from squall.nodes.server.metrics_endpoint import MetricsEndpoint, busy_us
 from squall.nodes.server.shell import Shell
 from squall.nodes.server.trace import ControlTrace, FileTrace
+from squall.nodes.server.zookeeper.session import WireSession
 from squall.nodes.storage.errors import DiskFailure
 
 EXIT_OK = 0
@@ -212,16 +215,8 @@ async def _serve(
         config.max_connections_per_ip,
         config.controller_listener_names,
     )
-    node = Node(
-        config,
-        disk=RealDisk(Path(config.log_dirs), ledger, open_files_max=most_open_files(descriptors)),
-        clock=SystemWallClock(),
-        rng=seeded_rng(),
-        trace=trace,
-        now=monotonic_us(),
-        mutants=mutants,
-        stopwatch=monotonic_us,
-    )
+    disk = RealDisk(Path(config.log_dirs), ledger, open_files_max=most_open_files(descriptors))
+    node = _node(config, mutants, disk, trace, lambda: shell.wake())
     tune_memory()
     freeze = FreezeReplayed()
     shell = Shell(
@@ -246,7 +241,28 @@ async def _serve(
     say(f"node {config.node_id} has stopped cleanly")
 
 
-async def _serve_metrics(node: Node, shell: Shell, bound: socket.socket | None) -> MetricsEndpoint | None:
+def _node(config: NodeConfig, mutants: Mutants, disk: Disk, trace: Trace, wake: Callable[[], None]) -> BaseNode:
+    """Return the node; `wake` is called when its session with an ensemble has something to deliver."""
+    ports: dict[str, Any] = {
+        "disk": disk,
+        "clock": SystemWallClock(),
+        "rng": seeded_rng(),
+        "trace": trace,
+        "now": monotonic_us(),
+        "mutants": mutants,
+        "stopwatch": monotonic_us,
+    }
+    if not config.uses_zookeeper:
+        return Node(config, **ports)
+    ensemble = config.zookeeper_connect
+    servers = [(one.host, one.port) for one in ensemble.servers]
+    session = WireSession(
+        servers, config.zookeeper_session_timeout_ms, wake, monotonic_us, chroot=ensemble.chroot, say=say
+    )
+    return ZooKeeperNode(config, session, **ports)
+
+
+async def _serve_metrics(node: BaseNode, shell: Shell, bound: socket.socket | None) -> MetricsEndpoint | None:
     if bound is None:
         return None
     endpoint = MetricsEndpoint(Collector(node, SystemWallClock(), monotonic_us(), busy_us()), shell.iterations)

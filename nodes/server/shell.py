@@ -28,8 +28,8 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
-from squall.nodes.node.node import Node
 from squall.nodes.node.notice_limit import NoticeLimit
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
@@ -212,7 +212,7 @@ class Shell:
 
     def __init__(
         self,
-        node: Node,
+        node: BaseNode,
         frame_bytes_max: int,
         *,
         idle: Callable[[], None] | None = None,
@@ -276,6 +276,11 @@ class Shell:
     def stop(self) -> None:
         if not self._stopped.done():
             self._stopped.set_result(None)
+
+    def wake(self) -> None:
+        """Run an iteration soon: a port of the node has something to deliver."""
+        if not self._stopped.done():
+            self._ask_for_iteration()
 
     # -- inputs ---------------------------------------------------------------------------------------------------
 

@@ -146,6 +146,7 @@ class FakeWorld:
         self.time = FakeTime()
         self.controllers: tuple[str, ...] = ("c1", "c2", "c3")
         self.brokers: tuple[str, ...] = ("b1", "b2", "b3", "b4", "b5")
+        self.zookeeper: tuple[str, ...] = ()
         self.topics = {"events": 4}
         self.leaders: dict[int, str | None] = {0: "b2", 1: "b3", 2: "b1", 3: "b2"}
         self.active: str | None = "c2"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
 from squall.workloads.core.operation import Event
 
@@ -136,7 +137,7 @@ class Behaviour(Witness):
         """Compare the ends of the metadata log of this node and the others."""
         ends: dict[int, int] = {}
         for process in self._world.processes.values():
-            if process.node is not None:
+            if isinstance(process.node, Node):
                 ends[process.node.config.node_id] = process.node.raft.end_offset
         own = ends.pop(node, None) if isinstance(node, int) else None
         if own is None or not ends:

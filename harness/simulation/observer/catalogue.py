@@ -31,6 +31,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 
 RULES: tuple[type[Rule], ...] = (
@@ -43,6 +44,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumLeader,
     AppliedMetadata,
     ControlledShutdown,
+    ZooKeeperControllers,
     RefusedRecords,
     NewLogs,
     LogBounds,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from squall.nodes.node.node import Node
+from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.headers import parse_request_header
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
     inputs: Inputs
     traced: Sequence[TraceEvent]
 
-    def moment(self, node: Node | None) -> Moment:
+    def moment(self, node: BaseNode | None) -> Moment:
         """Describe the turn in words; `node` helps to name connections that it opened."""
         given = [_input(method.__name__, arguments, node) for method, arguments in self.inputs]
         did = [_traced(name, fields) for name, fields in self.traced]
@@ -62,7 +62,7 @@ def _shortened(words: list[str]) -> str:
     return ", ".join(words[-SHOWN:]) + (f" (and {more} before)" if more > 0 else "")
 
 
-def _input(method: str, arguments: tuple[Any, ...], node: Node | None) -> str:
+def _input(method: str, arguments: tuple[Any, ...], node: BaseNode | None) -> str:
     connection = arguments[0]
     if method != "received":
         return f"connection {connection} {method}"
@@ -81,7 +81,7 @@ def _request(frame: bytes | bytearray | memoryview) -> str:
     return f"{name} v{header.api_version} of {header.client_id}"
 
 
-def _purpose(node: Node | None, connection: int) -> str:
+def _purpose(node: BaseNode | None, connection: int) -> str:
     found = None if node is None else node.links.described(connection)
     return f"connection {connection}" if found is None else found
 

@@ -32,11 +32,14 @@ from squall.harness.simulation.observer.quorum_follower import QuorumFollower
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rules
 from squall.harness.simulation.observer.state.counters import Counters
 from squall.harness.simulation.observer.state.observed_cluster import READ_BYTES, ObservedCluster, Watched
+from squall.harness.simulation.observer.state.observed_ensemble import ObservedEnsemble
 from squall.harness.simulation.observer.state.observed_images import Changed
 from squall.harness.simulation.observer.state.observed_log import Batch, InvariantBroken
+from squall.harness.simulation.world.ensemble import SimEnsemble
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.replication.replica import TopicPartitionReplica
@@ -92,6 +95,10 @@ class Observer:
     def watch(self, processes: Mapping[str, SimProcess], names: Mapping[int, str]) -> None:
         """Register the processes by name, and the names by node id."""
         self.cluster.set_members(processes, names)
+
+    def watch_ensemble(self, ensemble: SimEnsemble) -> None:
+        """Register the ensemble that keeps the metadata instead of a quorum."""
+        ensemble.on_decided = ObservedEnsemble(self.cluster, self._registered).decided
 
     def leaders_of(self, place: str) -> Mapping[int, str]:
         """Return the leaders of `events-0` by leader epoch; of a topic created again, of its newest incarnation."""
@@ -158,7 +165,7 @@ class Observer:
         self.recent.append(turn)
         try:
             if quorum_touched or turns % SWEEP == 0:
-                self._look_at_metadata(process, node, traced)
+                self._look_at_control(process, node, traced)
             if node.broker is not None:
                 replicas = node.broker.replicas
                 self._look_at_topics(process, replicas, touched, everything=turns % SWEEP == 0)
@@ -167,6 +174,12 @@ class Observer:
         except InvariantBroken as breach:
             breach.moment = turn.moment(node)
             raise
+
+    def _look_at_control(self, process: SimProcess, node: BaseNode, traced: list[TraceEvent]) -> None:
+        if isinstance(node, Node):
+            self._look_at_metadata(process, node, traced)
+        for hook in self._on_images:
+            hook(process, node)
 
     def _look_at_metadata(self, process: SimProcess, node: Node, traced: list[TraceEvent]) -> None:
         cluster = self.cluster
@@ -183,8 +196,6 @@ class Observer:
             self._look_at_image(process, "controller", node.controller.committed)
         if node.broker is not None:
             self._look_at_image(process, "broker", node.broker.image)
-        for hook in self._on_images:
-            hook(process, node)
 
     def _look_at_image(self, process: SimProcess, role: str, image: MetadataImage) -> None:
         place = (f"{process.name} ({role})", process.incarnation)

@@ -114,6 +114,12 @@ TRIALS: tuple[Trial, ...] = (
     mutant("clean-mark-before-flush", "FD-03", "interrupted-stop", "ISR", "ELECT", "ACK", "EP-04", "lost_write"),
     mutant("parked-writes-repeated", "MD-09", "parked-writes", "MD-09"),
     mutant("switch-raises-no-epoch", "EL-03", "unaware-leader", "ISR", "ELECT", "ACK", "lost_write"),
+    mutant("stale-controller-epoch-accepted", "ZK-14", "zookeeper-late-update", "ZK-14"),
+    mutant("deposed-leader-and-isr-applied", "ZK-14", "zookeeper-late-orders", "ZK-14"),
+    mutant("controller-epoch-not-checked", "ZK-14", "zookeeper-depositions", "ELECT", "EPOCH"),
+    mutant("isr-version-unchecked", "ZK-07", "zookeeper-late-isr", "EPOCH"),
+    mutant("watch-not-set-again", "ZK-04", "zookeeper-failures", "RECOVER", "LIVENESS"),
+    mutant("shutdown-answered-early", "ZK-08", "zookeeper-rolling-restart", "ZK-08"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

@@ -33,6 +33,7 @@ from squall.harness.scenario.node_tables import (
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import SimPlace, SimWorld
+from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
 from squall.nodes.server.digest import HIGH_WATERMARKS, describe
 from squall.results.checkers.replicas.control import NODE_STARTED, QuorumFacts, TraceEvent
@@ -117,7 +118,8 @@ def write_node_tables(
 
 
 def _quorum(world: SimWorld) -> QuorumFacts | None:
-    nodes = [one.node for one in world.processes.values() if one.node is not None and one.node.raft.is_leader]
+    running = [one.node for one in world.processes.values()]
+    nodes = [node for node in running if isinstance(node, Node) and node.raft.is_leader]
     if not nodes:
         return None
     leader = max(nodes, key=lambda node: node.raft.leader_and_epoch[1])

@@ -45,7 +45,7 @@ from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switch
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
-from squall.harness.simulation.swarm.drawing import draw_swarm
+from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
 from squall.harness.simulation.swarm.moments import Moments
@@ -174,6 +174,7 @@ class Simulation:
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
             racks=_racks(scenario),
+            zookeeper=cluster.metadata == "zookeeper",
             buggify=cluster.buggify,
         )
         self.observer = (Observer if options.observed else UnjudgedObserver)(
@@ -194,6 +195,8 @@ class Simulation:
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        if self.world.ensemble is not None:
+            self.observer.watch_ensemble(self.world.ensemble)
         for continuation in options.continuations:
             self.world.kernel.at(continuation.at, self.world.streams.reseed, continuation.seed)
         self.witness.watch(self.world)
@@ -341,6 +344,7 @@ class Simulation:
             world.connector(),
             world.bootstrap(),
             [(address, port) for _, address, port in voters_of(world.places)],
+            has_quorum=world.ensemble is None,
         )
         topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
         await create_topics(admin, topics, READY_SECONDS)
@@ -392,8 +396,11 @@ class Simulation:
 
             def drawn(seed: int, kinds: tuple[str, ...]) -> list[SwarmFault]:
                 load = self.scenario.time.faults
+                if self.scenario.swarm == "depositions":
+                    return draw_depositions(seed, view.brokers, load)
                 nodes = view.brokers, view.controllers
-                faults = draw_swarm(seed, *nodes, load, operated, switched=switched, kinds=kinds)
+                ensemble = self.world.ensemble is not None
+                faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 patterns = [] if self.moments is None else draw_patterns(seed, *nodes, load)
                 return sorted(faults + patterns, key=lambda fault: fault.at)
 

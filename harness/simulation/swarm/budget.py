@@ -29,6 +29,7 @@ from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.node.node import Node
 
 LOSSY = ("power-loss-broker", "wipe-disk")
 FLUSH_MESSAGES = "flush.messages"
@@ -108,7 +109,7 @@ class FaultBudget:
     def _newest_image(self) -> MetadataImage | None:
         """Return the newest committed image of any running node."""
         nodes = [process.node for process in self._world.processes.values() if process.node is not None]
-        images = [node.controller.committed for node in nodes if node.controller is not None]
+        images = [node.controller.committed for node in nodes if isinstance(node, Node) and node.controller is not None]
         images += [node.broker.image for node in nodes if node.broker is not None]
         return max(images, key=lambda image: image.last_offset, default=None)
 

@@ -12,9 +12,11 @@ from random import Random
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
 from squall.harness.simulation.swarm.kinds import (
+    ENSEMBLE_KINDS,
     KINDS,
     LINK_KINDS,
     OPERATIONS,
+    ORDERS,
     SWITCHES,
     WAITING_KINDS,
     WAITING_SECONDS,
@@ -30,12 +32,14 @@ def draw_swarm(
     operated: Mapping[str, int] | None = None,
     *,
     switched: bool = False,
+    has_ensemble: bool = False,
     kinds: tuple[str, ...] = (),
 ) -> list[SwarmFault]:
     """Draw the faults of this seed, in order of time; all end before `load` seconds have passed.
 
     `operated` are the topics (with their min ISR) of a cluster that operators also change. Operators' changes come from
-    a separate random stream, so that the faults of a seed are the same with and without them; so does `switched`.
+    a separate random stream, so that the faults of a seed are the same with and without them; so do `switched` and the
+    faults of a ZooKeeper ensemble.
     `kinds` are the kinds of fault to draw from; without them the seed chooses some.
     """
     faults = _draw_faults(seed, brokers, controllers, load, kinds)
@@ -43,7 +47,45 @@ def draw_swarm(
         faults += _draw_operations(seed, brokers, controllers, load, operated)
     if switched:
         faults += _draw_switches(seed, brokers, load)
+    if has_ensemble:
+        faults += _draw_ensemble_faults(seed, brokers, load)
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def draw_depositions(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
+    """Draw clean restarts of brokers, one after the other, and a deposition of the controller during each.
+
+    A controlled shutdown is the longest work of a controller whose beginning is known.
+    """
+    rng = Random(f"{seed}/depositions")
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 1.5)
+    while at < load - 3.0:
+        deposed = round(at + rng.uniform(0.02, 0.4), 6)
+        drawn.append(SwarmFault(round(at, 6), "restart-broker", (rng.choice(brokers),), 0.2, rng.random()))
+        drawn.append(SwarmFault(deposed, "depose-controller", (brokers[0],), 0.0, rng.random()))
+        at += rng.uniform(1.5, 2.5)
+    return drawn
+
+
+def _draw_ensemble_faults(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
+    rng = Random(f"{seed}/ensemble")
+    kinds = [kind for kind in ENSEMBLE_KINDS if rng.random() < 0.7] or ["expire-session"]
+    gap = log_uniform(rng, 0.7, 8.0)
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        at += rng.expovariate(1 / gap)
+        kind = rng.choice(kinds)
+        duration = log_uniform(rng, 0.05, 12.0)
+        if at + duration >= load - 1.0:
+            return drawn
+        host = rng.choice(brokers)
+        words: dict[str, object] = {}
+        if kind == "hold-orders":
+            words = {"fault": "rpc-hold", "api": rng.choice(ORDERS), "to": host}
+            words["direction"] = rng.choice(("request", "response"))
+        drawn.append(SwarmFault(round(at, 6), kind, (host,), round(duration, 6), rng.random(), words))
 
 
 def _draw_operations(

@@ -55,7 +55,19 @@ MOMENT_KINDS = {
 }
 """Faults that strike when a node traces an event (`moments.py`), drawn where a scenario says `swarm: worlds`."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES | MOMENT_KINDS
+ENSEMBLE_KINDS = {
+    "cut-from-ensemble": "stalls",
+    "expire-session": "sessions",
+    "ensemble-without-quorum": "times",
+    "depose-controller": "controllers",
+    "hold-orders": "messages held",
+}
+"""Faults of a ZooKeeper ensemble and of the controller that it elects, drawn for clusters that have one."""
+
+ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica", "ControlledShutdown")
+"""Requests of a ZooKeeper-era controller to brokers, and the one of a broker that wants to stop."""
+
+UNITS = KINDS | OPERATIONS | SWITCHES | MOMENT_KINDS | ENSEMBLE_KINDS
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

@@ -25,7 +25,8 @@ from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
 from squall.harness.simulation.swarm.moments import Moment, Moments
-from squall.harness.simulation.world.world import CLIENT_ADDRESS, SimWorld
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.world import CLIENT_ADDRESS, ENSEMBLE, SimWorld
 from squall.nemesis.core.apis import API_KEYS
 from squall.nemesis.core.fault import Fault, FaultContext
 from squall.nemesis.core.ports import EVERYONE, ClusterOperator, OperationRefused, VerbFailed
@@ -35,6 +36,7 @@ from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import build_fault
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.zookeeper.znodes import CONTROLLER
 
 CRASHES_AT_MOMENT = ("crash-at-moment", "power-loss-at-moment")
 
@@ -120,6 +122,10 @@ class Swarm:
                 return await self._cut_clients(identity, fault)
             case "reset":
                 return self._reset(fault)
+            case "cut-from-ensemble":
+                return await self._cut_from_ensemble(identity, fault)
+            case "expire-session" | "ensemble-without-quorum" | "depose-controller":
+                return self._trouble_ensemble(fault)
             case "switch-eligible-leaders":
                 return await self._switch(fault)
         return await self._as_written(identity, fault, fault.words)
@@ -238,6 +244,27 @@ class Swarm:
         await asyncio.sleep(fault.duration)
         network.unblock(identity)
         return network.stalls_of(identity)
+
+    async def _cut_from_ensemble(self, identity: str, fault: SwarmFault) -> int:
+        """Block one direction, or both, between one broker and all servers of the ensemble."""
+        network, address = self._world.network, self._world.hosts[fault.hosts[0]].address
+        for server in ENSEMBLE.values():
+            if fault.amount < 0.8:
+                network.block(server, address, identity)
+            if fault.amount > 0.2:
+                network.block(address, server, identity)
+        await asyncio.sleep(fault.duration)
+        network.unblock(identity)
+        return network.stalls_of(identity)
+
+    def _trouble_ensemble(self, fault: SwarmFault) -> int:
+        ensemble = self._world.ensemble
+        assert ensemble is not None, "these faults are drawn for clusters with an ensemble only"
+        if fault.kind == "expire-session":
+            return ensemble.expire_session_at(self._world.hosts[fault.hosts[0]].address)
+        if fault.kind == "depose-controller":
+            return ensemble.delete(CONTROLLER)
+        return ensemble.lose_quorum(int(min(fault.duration, 4.0) * MICROSECONDS))
 
     async def _switch(self, fault: SwarmFault) -> int:
         """Switch eligible leader replicas off for a while, then on again. Return 1 if both were accepted, else 0."""

@@ -24,8 +24,8 @@ from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMo
 from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
 from squall.harness.simulation.world.streams import Streams
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
-from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1
@@ -71,7 +71,7 @@ class SimWallClock:
 class NodeFactory(Protocol):
     """Makes a node for a new incarnation; bound to one configuration and mutants."""
 
-    def __call__(self, *, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node: ...
+    def __call__(self, *, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> BaseNode: ...
 
 
 class SimProcess:
@@ -103,7 +103,7 @@ class SimProcess:
         """`on_loss` is called with the process's name when its disk has lost what was not durable."""
         self.name = name
         self.address = address
-        self.node: Node | None = None
+        self.node: BaseNode | None = None
         self.disk = disk
         self.clock = SimWallClock(kernel)
         self.paused = False
@@ -218,7 +218,7 @@ class SimProcess:
         self._stopping.append(ended)
         self._wake_up(self._kernel.now)
 
-    def _follow_shutdown(self, node: Node) -> None:
+    def _follow_shutdown(self, node: BaseNode) -> None:
         if not self._shutdown_begun:
             self._shutdown_begun = True
             node.begin_shutdown(self._kernel.now)
@@ -342,6 +342,11 @@ class SimProcess:
     def _enqueue(self, method: str, *arguments: object) -> None:
         if self.node is not None:
             self._inputs.append((getattr(self.node, method), arguments))
+            self._wake_up(self._kernel.now)
+
+    def wake(self) -> None:
+        """Take a turn soon: something has arrived that is not an input of the node."""
+        if self.node is not None:
             self._wake_up(self._kernel.now)
 
     def _wake_up(self, when: int) -> None:

@@ -18,20 +18,27 @@ from squall.harness.simulation.world.agent import SimHost
 from squall.harness.simulation.world.buggify import SeededBuggify, WorldBuggify
 from squall.harness.simulation.world.connector import SimConnector
 from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.ensemble import PORT as ENSEMBLE_PORT
+from squall.harness.simulation.world.ensemble import SimEnsemble
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.network import SimNetwork
-from squall.harness.simulation.world.process import SimProcess, SimWallClock
+from squall.harness.simulation.world.process import NodeFactory, SimProcess, SimWallClock
 from squall.harness.simulation.world.streams import Streams
+from squall.harness.simulation.world.zookeeper_session import SimSession
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.formatting import format_directory
 from squall.nodes.node.node import Node
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import NullTrace, Trace
 from squall.workloads.clients.native.operator import NativeOperator
 
 CLIENT_ADDRESS = "10.0.0.200"
+ENSEMBLE = {f"z{number}": f"10.0.0.{150 + number}" for number in (1, 2, 3)}
+"""Names and addresses of the servers of a simulated ensemble."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class ClusterShape:
     """The first brokers are also the controllers, one process each, like a host in both groups of an inventory."""
     racks: tuple[str, ...] = ()
     """The racks in which the brokers stand, in turn; without any, brokers have no rack."""
+    zookeeper: bool = False
+    """ZooKeeper keeps the metadata, in a simulated ensemble, and elects one of the brokers as the controller."""
     buggify: tuple[str, ...] = ()
     """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
 
@@ -82,7 +91,10 @@ class SimPlace:
 
 
 def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
-    """Return controllers c1 …, then brokers b1 …; or brokers alone, of which the first are also controllers."""
+    """Return controllers c1 …, then brokers b1 …; or brokers alone, of which the first are also controllers.
+
+    With ZooKeeper there are brokers only.
+    """
     if shape.combined:
         return tuple(
             SimPlace(
@@ -95,7 +107,7 @@ def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
         )
     controllers = tuple(
         SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, ("controller",))
-        for number in range(shape.controllers)
+        for number in range(0 if shape.zookeeper else shape.controllers)
     )
     brokers = tuple(
         SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, ("broker",))
@@ -114,10 +126,8 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
     controllers = voters_of(places)
     listening = {name: f"{name}://{place.address}:{port}" for port, name in place.listeners.items()}
     properties = {
-        "process.roles": ",".join(place.roles),
         "node.id": str(place.node_id),
-        **quorum_properties(controllers, dynamic=shape.dynamic_voters),
-        "controller.listener.names": "CONTROLLER",
+        **(_of_ensemble() if shape.zookeeper else _of_quorum(place, controllers, dynamic=shape.dynamic_voters)),
         "listeners": ",".join(listening.values()),
         "log.dirs": "data",
     }
@@ -130,6 +140,19 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
             brokers = [one for one in places if one.is_broker]
             properties["broker.rack"] = shape.racks[brokers.index(place) % len(shape.racks)]
     return properties | dict(shape.config)
+
+
+def _of_quorum(place: SimPlace, controllers: list[tuple[int, str, int]], *, dynamic: bool) -> dict[str, str]:
+    return {
+        "process.roles": ",".join(place.roles),
+        **quorum_properties(controllers, dynamic=dynamic),
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def _of_ensemble() -> dict[str, str]:
+    servers = ",".join(f"{address}:{ENSEMBLE_PORT}" for address in ENSEMBLE.values())
+    return {"zookeeper.connect": servers, "zookeeper.session.timeout.ms": "6000"}
 
 
 class SimWorld:
@@ -160,7 +183,10 @@ class SimWorld:
         self.places = places_of(shape)
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
+        self.ensemble = self._ensemble() if shape.zookeeper else None
         addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
+        if shape.zookeeper:
+            addresses |= ENSEMBLE
         controllers = voters_of(self.places)
         initial = initial_voters(controllers, seed)
         for place in self.places:
@@ -177,7 +203,7 @@ class SimWorld:
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
-                factory=node_factory(config, shape.mutants, rarities or OFF),
+                factory=self._factory(place, config, shape.mutants, rarities or OFF),
                 trace=node_trace,
                 streams=self.streams,
                 on_iteration=on_iteration,
@@ -190,6 +216,27 @@ class SimWorld:
         for host in self.sim_hosts.values():
             host.meet(self.sim_hosts)
         self.cluster = SimClusterView(self.places, self.processes, topics)
+
+    def _ensemble(self) -> SimEnsemble:
+        return SimEnsemble(
+            tuple(ENSEMBLE.values()), self.kernel, self.network, self.streams.stream("ensemble"), ENSEMBLE_PORT
+        )
+
+    def _factory(self, place: SimPlace, config: NodeConfig, mutants: Mutants, buggify: Buggify) -> NodeFactory:
+        if self.ensemble is None:
+            return node_factory(config, mutants, buggify)
+
+        def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> ZooKeeperNode:
+            session = SimSession(
+                place.address, tuple(ENSEMBLE.values()), config.zookeeper_session_timeout_ms * 1000,
+                network=self.network, rng=rng, wake=self.processes[place.name].wake, now=now,
+            )  # fmt: skip
+            return ZooKeeperNode(
+                config, session,
+                disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
+            )  # fmt: skip
+
+        return make
 
     def _rarities(self, user: int | str, trace: Trace) -> SeededBuggify:
         """Return the decisions for a node, or the network; each happening is traced."""
@@ -208,6 +255,8 @@ class SimWorld:
         """End everything: processes at once, then the remaining coroutines."""
         for process in self.processes.values():
             process.crash()
+        if self.ensemble is not None:
+            self.ensemble.stop()
         self.kernel.shut_down()
 
     def now_ns(self) -> int:
@@ -223,7 +272,9 @@ class SimWorld:
         """Return an operator with its own connections; the caller closes it."""
         names = {place.node_id: place.name for place in self.places}
         controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
-        client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
+        client = NativeOperator(
+            self.connector(), self.bootstrap(), tuple(controllers.values()), has_quorum=self.ensemble is None
+        )
         return ClusterAdmin(client, {place.name: place.node_id for place in self.places}, controllers)
 
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -246,29 +297,28 @@ class SimClusterView:
     """Which node leads what, read from the nodes themselves; implements `nemesis.ports.ClusterView`.
 
     The view is that of the running node with the newest metadata, like that of an admin client that asks all nodes.
+    Without a quorum any broker may be the controller.
     """
 
     def __init__(
         self, places: tuple[SimPlace, ...], processes: Mapping[str, SimProcess], topics: Mapping[str, int]
     ) -> None:
         self.brokers = tuple(place.name for place in places if place.is_broker)
-        self.controllers = tuple(place.name for place in places if place.is_controller)
+        self.controllers = tuple(place.name for place in places if place.is_controller) or self.brokers
+        self.zookeeper: tuple[str, ...] = ()  # the simulated ensemble has no hosts
         self.topics = topics
         self._names = {place.node_id: place.name for place in places}
         self._processes = processes
 
-    def _running(self) -> list[Node]:
+    def _running(self) -> list[BaseNode]:
         return [one.node for one in self._processes.values() if one.node is not None and not one.paused]
 
     def name_of(self, node_id: int) -> str:
         return self._names[node_id]
 
     async def active_controller(self) -> str | None:
-        leaders = [node for node in self._running() if node.raft.is_leader]
-        if not leaders:
-            return None
-        newest = max(leaders, key=lambda node: node.raft.leader_and_epoch[1])
-        return self._names[newest.config.node_id]
+        leaders = [(_controller_epoch(node), node.config.node_id) for node in self._running() if _leads(node)]
+        return self._names[max(leaders)[1]] if leaders else None
 
     async def leader(self, topic: str, partition: int) -> str | None:
         found = self._registration(topic, partition)
@@ -283,8 +333,19 @@ class SimClusterView:
         return [] if found is None else [self._names[node_id] for node_id in found.replicas]
 
     def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
-        images = [node.broker.image for node in self._running() if node.broker is not None]
-        if not images:
-            return None
-        newest = max(images, key=lambda image: image.last_offset)
-        return newest.partition(topic, partition)
+        found = [
+            registration
+            for node in self._running()
+            if node.broker is not None and (registration := node.broker.image.partition(topic, partition)) is not None
+        ]
+        return max(found, key=lambda one: (one.leader_epoch, one.partition_epoch), default=None)
+
+
+def _leads(node: BaseNode) -> bool:
+    return node.raft.is_leader if isinstance(node, Node) else node.is_active_controller
+
+
+def _controller_epoch(node: BaseNode) -> int:
+    if isinstance(node, Node):
+        return node.raft.leader_and_epoch[1]
+    return node.controller.context.epoch if isinstance(node, ZooKeeperNode) else -1

@@ -19,6 +19,7 @@ from squall.nodes.protocol.messages import (
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_records,
@@ -36,6 +37,7 @@ from squall.nodes.protocol.messages import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    leader_and_isr,
     list_offsets,
     list_partition_reassignments,
     metadata,
@@ -43,8 +45,10 @@ from squall.nodes.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     remove_raft_voter,
+    stop_replica,
     unregister_broker,
     update_features,
+    update_metadata,
     update_raft_voter,
     vote,
 )
@@ -58,6 +62,10 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
     JOIN_GROUP = 11
@@ -112,6 +120,14 @@ _TABLE = (
     _api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
     _api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
     _api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+    _api(ApiKey.LEADER_AND_ISR, leader_and_isr.LeaderAndIsrRequest, leader_and_isr.LeaderAndIsrResponse),
+    _api(ApiKey.STOP_REPLICA, stop_replica.StopReplicaRequest, stop_replica.StopReplicaResponse),
+    _api(ApiKey.UPDATE_METADATA, update_metadata.UpdateMetadataRequest, update_metadata.UpdateMetadataResponse),
+    _api(
+        ApiKey.CONTROLLED_SHUTDOWN,
+        controlled_shutdown.ControlledShutdownRequest,
+        controlled_shutdown.ControlledShutdownResponse,
+    ),
     _api(ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest, find_coordinator.FindCoordinatorResponse),
     _api(ApiKey.OFFSET_FETCH, offset_fetch.OffsetFetchRequest, offset_fetch.OffsetFetchResponse),
     _api(ApiKey.JOIN_GROUP, join_group.JoinGroupRequest, join_group.JoinGroupResponse),

@@ -183,7 +183,7 @@ BROKERS = "all:\n  children:\n    controllers: {hosts: {c1: }}\n    brokers:\n  
         ),
         ("al: {}\n", "inventory.yaml:1: al: unknown key; did you mean `all`?"),
         ("lab: {}\nall: {}\n", "inventory.yaml:1: an inventory has either"),
-        ("lab: {controllers: 0}\n", "inventory.yaml:1: lab.controllers: 0 is not right: should be greater than or"),
+        ("lab: {controllers: 0}\n", "inventory.yaml:1: lab: controllers: 0 needs servers of an ensemble; give"),
         ("lab: {controlers: 3}\n", "inventory.yaml:1: lab.controlers: unknown key; did you mean `controllers`?"),
         (
             "lab: {brokers: 150, clients: 150}\n",
@@ -206,9 +206,16 @@ def test_the_inventory_shipped_with_the_project_is_read() -> None:
 
 def test_usage_errors_exit_254_and_the_groups_are_those_of_the_design() -> None:
     assert USAGE_EXIT_STATUS == 254
-    assert GROUPS == ("controllers", "brokers", "clients", "spark")
+    assert GROUPS == ("controllers", "brokers", "clients", "spark", "zookeeper")
 
 
 def test_a_host_is_named_with_its_address() -> None:
     assert HostSpec("b2", "10.0.0.12", ("brokers",)).described() == "b2 (10.0.0.12)"
     assert HostSpec("b2", "b2", ("brokers",)).described() == "b2"
+
+
+def test_an_ensemble_takes_the_place_of_controllers() -> None:
+    text = 'all: {children: {brokers: {hosts: {b1: {}}}, zookeeper: {hosts: {"z[1:3]": {}}}}}'
+    found = read(text)
+    assert [host.name for host in found.zookeeper] == ["z1", "z2", "z3"]
+    assert [host.name for host in found.with_nodes] == ["b1", "z1", "z2", "z3"]

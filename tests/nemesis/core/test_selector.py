@@ -11,6 +11,7 @@ from squall.nemesis.core.selector import (
     NoTarget,
     Target,
     how_many,
+    is_of_ensemble,
     labels_in,
     named_hosts,
     parse_selector,
@@ -140,3 +141,16 @@ def test_a_topic_partition_may_be_written_as_its_leader() -> None:
 @pytest.mark.parametrize(("size", "minority", "majority"), [(1, 0, 1), (2, 0, 2), (3, 1, 2), (4, 1, 3), (5, 2, 3)])
 def test_a_minority_is_less_than_half_and_a_majority_more(size: int, minority: int, majority: int) -> None:
     assert (how_many("minority", size), how_many("majority", size)) == (minority, majority)
+
+
+def test_servers_of_an_ensemble_are_nodes_and_a_group(world: Any, drive: Any) -> None:
+    world.zookeeper = ("z1", "z2", "z3")
+
+    def chosen(text: str) -> set[str]:
+        return set(drive(resolve(parse_selector(text), world, random.Random(1))).hosts)
+
+    assert chosen("all zookeeper servers") == {"z1", "z2", "z3"}
+    assert len(chosen("majority of zookeeper servers")) == 2
+    assert chosen("z2") == {"z2"}
+    assert {"z1", "b1", "c1"} <= chosen("all nodes")
+    assert is_of_ensemble("one broker but one zookeeper server") and not is_of_ensemble("one broker")

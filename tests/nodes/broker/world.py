@@ -9,6 +9,7 @@ from typing import TypeVar
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
+from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.metadata.records import (
@@ -105,7 +106,7 @@ class World:
 
     def _make(self) -> Broker:
         return Broker(
-            self.config, self.log,
+            self.config, lambda image: MetadataObserver(OWN, self.log, image, NullTrace()),
             disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now,
             mutants=self.mutants, buggify=self.buggify,
         )  # fmt: skip

@@ -9,6 +9,7 @@ brokers only forward.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,9 @@ class _Told:
 class NativeAdmin:
     """Implements `Admin` over a Connector. Connections are kept and reopened when they break.
 
-    With a `cluster_id`, brokers that report another cluster id count as silent; `strangers` maps them to that id.
+    With a `cluster_id`, brokers that report another cluster id count as silent; `strangers` maps them to that id. A
+    cluster whose metadata is in ZooKeeper has no quorum to ask (`has_quorum`): the controller is then the one that most
+    brokers name, and its epoch is unknown.
     """
 
     def __init__(
@@ -78,8 +81,11 @@ class NativeAdmin:
         brokers: Sequence[Address],
         controllers: Sequence[Address] = (),
         cluster_id: str | None = None,
+        *,
+        has_quorum: bool = True,
     ) -> None:
         self.cluster_id = cluster_id
+        self.has_quorum = has_quorum
         self.strangers: dict[Address, str] = {}
         self.connector = connector
         self.brokers = tuple(brokers)
@@ -91,7 +97,7 @@ class NativeAdmin:
         told, quorum = await asyncio.gather(self._metadata(topics), self._quorum())
         if not told:
             raise ConnectionError(f"none of {len(self.brokers)} brokers answered")
-        controller, epoch = quorum
+        controller, epoch = quorum if self.has_quorum else (_most_named(told), None)
         return ClusterState(
             brokers=alive_brokers(told), partitions=merged(told), controller=controller, controller_epoch=epoch
         )
@@ -184,6 +190,8 @@ class NativeAdmin:
 
     async def _quorum(self) -> tuple[int | None, int | None]:
         """The active controller and its epoch, if a controller knows it."""
+        if not self.has_quorum:
+            return None, None
         request = DescribeQuorumRequest(
             topics=[TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])]
         )
@@ -237,6 +245,12 @@ _UNKNOWN = (int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNOWN_SERVER_ERROR
 """Errors after which the outcome is unknown."""
 _CREATED = (0, int(ErrorCode.TOPIC_ALREADY_EXISTS))
 _DELETED = (0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def _most_named(told: Sequence[_Told]) -> int | None:
+    """The broker that most brokers take for the controller; None if they know of none."""
+    named = Counter(one.metadata.controller_id for one in told if one.metadata.controller_id >= 0)
+    return min(named, key=lambda one: (-named[one], one), default=None)
 
 
 def _creatable(topic: Topic) -> CreatableTopic:

@@ -22,6 +22,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 
 
@@ -37,7 +38,7 @@ class ControlledShutdown(Rule):
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """Check at once, before the decision changes the controller's image."""
         node = self.cluster.running(int(fields["node"]))
-        image = None if node is None or node.controller is None else node.controller.image
+        image = node.controller.image if isinstance(node, Node) and node.controller is not None else None
         undue = None if image is None else undue_leave(image, int(fields["broker"]), self.cluster.running)
         if undue is not None:
             self._undue.append(undue)
@@ -45,13 +46,13 @@ class ControlledShutdown(Rule):
     def died(self, process: SimProcess) -> None:
         self._undue.clear()
 
-    def images_examined(self, process: SimProcess, node: Node) -> None:
+    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
         undue, self._undue = self._undue, []
         if undue:
             raise InvariantBroken("CS-04", undue[0])
 
 
-def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node | None]) -> str | None:
+def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], BaseNode | None]) -> str | None:
     """Return why this image does not permit this broker to shut down; None if it does.
 
     `node_of` returns the node of a broker, if it runs.

@@ -3,7 +3,7 @@
 A cluster that stands still is safe, and useless. Each part has a bound of its own, in virtual time since the last fault
 was reverted and every node was started:
 
-* the quorum has a leader that knows its high watermark;
+* the quorum has a leader that knows its high watermark, or ZooKeeper has elected a controller;
 * every topic-partition has a leader;
 * every ISR is whole: it has all replicas.
 
@@ -20,7 +20,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.node.node import Node
+from squall.nodes.node.base import BaseNode
 
 QUORUM_LEADER = 20 * MICROSECONDS
 LEADERS = 30 * MICROSECONDS
@@ -39,13 +39,13 @@ class RecoveredCluster(Rule):
     def healed(self, now: int) -> None:
         self.healed_at = now
 
-    def images_examined(self, process: SimProcess, node: Node) -> None:
+    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
         if self.healed_at is None or len(self.recovered) == 3:
             return
         waited = process.now - self.healed_at
         image = self.cluster.images.newest_image
         for part, bound, missing in (
-            ("the quorum has no leader", QUORUM_LEADER, None if self._has_active_controller() else "it"),
+            ("the cluster has no controller", QUORUM_LEADER, None if self._has_active_controller() else "it"),
             ("a topic-partition has no leader", LEADERS, without_leader(image)),
             ("an ISR is not whole", WHOLE_ISR, without_member(image)),
         ):
@@ -62,7 +62,7 @@ class RecoveredCluster(Rule):
 
     def _has_active_controller(self) -> bool:
         nodes = [process.node for process in self.cluster.processes.values()]
-        return any(node is not None and node.raft.is_leader and node.raft.high_watermark > 0 for node in nodes)
+        return any(node is not None and node.is_active_controller for node in nodes)
 
 
 def without_leader(image: MetadataImage | None) -> str | None:

@@ -17,6 +17,7 @@ from squall.harness.simulation.observer.state.client_checker import Promised
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, Watched
 from squall.harness.simulation.observer.state.observed_log import SeenReplica
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
@@ -79,7 +80,7 @@ class Rule:
     def metadata_touched(self, process: SimProcess, node: Node) -> None:
         """The quorum's log and its committed records are examined; the images are not yet."""
 
-    def images_examined(self, process: SimProcess, node: Node) -> None:
+    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
         """The images are examined as well."""
 
     def replica_touched(self, turn: ReplicaTurn) -> None:

@@ -19,7 +19,7 @@ from squall.harness.simulation.observer.state.observed_writes import ObservedWri
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.metadata.image import PartitionRegistration
-from squall.nodes.node.node import Node
+from squall.nodes.node.base import BaseNode
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 READ_BYTES = 1 << 20
@@ -101,7 +101,7 @@ class ObservedCluster:
 
     # -- replicas -------------------------------------------------------------------------------------------------
 
-    def running(self, node_id: int) -> Node | None:
+    def running(self, node_id: int) -> BaseNode | None:
         """Return a node by its id, if it runs."""
         return self.processes[self.names[node_id]].node
 

@@ -1,0 +1,342 @@
+"""The experiment of the sources: controlled shutdown and controller failover, ZooKeeper beside the quorum controller.
+
+Two systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
+(`parts/zookeeper_stubs.py`, `parts/stub_brokers.py`), on loopback:
+
+* Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
+* Squall's quorum of three controllers.
+
+Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
+changes, and SIGKILL of the active controller, until another one serves and until every broker has heard of it. Five
+shutdowns before the counted ones warm up the virtual machine. Time-outs are the systems' defaults, and detection is a
+figure of its own.
+
+`--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
+and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. `--chart FILE` draws the figures
+of the greatest number beside the published ones. The published figures are for two million (docs/experiments.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
+from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
+from squall.benchmarks.controller import Figures as QuorumFigures
+from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.parts.kafka_process import VERSION, KafkaProcess
+from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.zookeeper_stubs import (
+    REQUEST_MAX,
+    Client,
+    Layout,
+    ZookeeperStub,
+    quiet,
+    request_shutdown,
+    write_topics,
+)
+from squall.harness.artifacts.zookeeper import AS_SHIPPED
+from squall.harness.loopback.ensemble import Ensemble
+from squall.harness.loopback.loopback import Cluster
+
+PARTITIONS, ROUNDS = 10_000, 3
+SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
+BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
+WARM_UPS, ROUNDS_AT_MOST = 5, 5
+"""Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
+FIRST, SECOND = 1000, 1001
+"""Broker ids of the processes of Apache Kafka."""
+QUIET_S = 2.0
+"""The controller has ended its work when it has sent nothing for so long."""
+MEGA = 1_000_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures for two million topic-partitions (docs/experiments.md), in seconds."""
+
+    zookeeper: float
+    quorum: float
+
+    @property
+    def ratio(self) -> float:
+        return self.zookeeper / self.quorum
+
+
+PUBLISHED_SHUTDOWN, PUBLISHED_FAILOVER = Published(135, 32), Published(503, 37)
+PUBLISHED_PARTITIONS = 2_000_000
+COMPARED_FROM = 500_000
+"""From this number on the ratios of the publication must be reached; below, fixed costs count."""
+FITTED_FROM = 3
+"""A line through fewer numbers of topic-partitions says nothing."""
+
+
+@dataclass
+class Arm:
+    """The results of one system with one number of topic-partitions, in seconds."""
+
+    system: str
+    partitions: int
+    load: float = 0.0
+    answered: list[float] = field(default_factory=list)
+    applied: list[float] = field(default_factory=list)
+    detected: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    """Of the failover, each since the one before."""
+    failover: float = 0.0
+    """SIGKILL until another controller serves."""
+    failover_applied: float = 0.0
+    memory: dict[str, int] = field(default_factory=dict)
+    """Resident bytes of each kind of process, at the end."""
+
+
+# -- Apache Kafka with ZooKeeper ---------------------------------------------------------------------------------------
+
+
+def with_zookeeper(partitions: int, rounds: int) -> Arm:
+    """Measure Apache Kafka's ZooKeeper controller."""
+    arm = Arm(f"Apache {VERSION.capitalize().replace('-', ' ')}, ZooKeeper", partitions)
+    heap = 512 + partitions // 200
+    with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
+        ensemble.wait_until_ready()
+        controllers = [
+            KafkaProcess(one, ensemble.connect, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
+            for one in (FIRST, SECOND)
+        ]
+        try:
+            asyncio.run(_measure(ensemble, controllers, arm, rounds))
+        finally:
+            for one in controllers:
+                one.close()
+    return arm
+
+
+async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm: Arm, rounds: int) -> None:
+    client = Client(ensemble.addresses)
+    layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
+    stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
+    patience_s = 120 + arm.partitions / 1000
+    try:
+        _say(f"{arm.system}: {arm.partitions} topic-partitions are written")
+        began = time.monotonic()
+        await write_topics(client, layout)
+        arm.load = time.monotonic() - began
+        await client.make("/brokers/ids")
+        for stub in stubs:
+            await stub.start()
+        first, second = controllers
+        first.start()
+        await _logged(first, "Ready to serve as the new controller", patience_s)
+        second.start()
+        await _logged(second, "started (kafka.server.KafkaServer)", patience_s)
+        await quiet(stubs, QUIET_S, patience_s, lambda: None)
+        _say("brokers leave")
+        for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
+            await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
+        arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
+        _say("the controller is killed")
+        await _fail_over(first, second, stubs, arm, patience_s)
+    except BaseException:
+        _say("\n".join(one.end_of_log() for one in controllers))
+        raise
+    finally:
+        for stub in stubs:
+            await stub.close()
+        client.close()
+
+
+async def _shut_down(
+    controller: KafkaProcess,
+    stub: ZookeeperStub,
+    stubs: list[ZookeeperStub],
+    arm: Arm,
+    patience_s: float,
+    *,
+    counts: bool,
+) -> None:
+    began = time.monotonic()
+    remaining = await request_shutdown(controller.address, stub, patience_s)
+    answered = time.monotonic() - began
+    assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
+    applied = await quiet(stubs, QUIET_S, patience_s, lambda: None) - began
+    if counts:
+        arm.answered.append(answered)
+        arm.applied.append(max(answered, applied))
+    await stub.leave()
+    stubs.remove(stub)
+    await stub.close()
+    await quiet(stubs, QUIET_S, patience_s, lambda: None)
+
+
+STAGES = {
+    "read from ZooKeeper": "Fetching topic deletions in progress",
+    "decided and queued for the brokers": "Ready to serve as the new controller",
+}
+"""What the new controller logs at the end of each stage."""
+
+
+async def _fail_over(
+    old: KafkaProcess, new: KafkaProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
+) -> None:
+    killed = old.kill()
+    at = await _logged(new, "successfully elected as the controller", patience_s, since=killed)
+    arm.detected = at - killed
+    for stage, text in STAGES.items():
+        ended = await _logged(new, text, patience_s, since=killed)
+        arm.stages[stage] = ended - at
+        at = ended
+    arm.failover = at - killed
+    applied = await quiet(stubs, QUIET_S, patience_s, lambda: None)
+    arm.stages["sent to every broker"] = max(applied - at, 0.0)
+    arm.failover_applied = max(applied, at) - killed
+
+
+async def _logged(process: KafkaProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
+    return await asyncio.to_thread(process.wait_for, text, since=since, timeout_s=timeout_s)
+
+
+# -- the quorum controller ---------------------------------------------------------------------------------------------
+
+
+def with_quorum(partitions: int, rounds: int) -> Arm:
+    """Measure Squall's quorum of controllers."""
+    arm = Arm("Squall, quorum", partitions)
+    with Cluster(
+        brokers=0, controllers=CONTROLLERS, properties={**QUORUM_SETTINGS, **NO_SNAPSHOTS}, trace=True
+    ) as cluster:
+        asyncio.run(_measure_quorum(cluster, arm, rounds))
+    return arm
+
+
+async def _measure_quorum(cluster: Cluster, arm: Arm, rounds: int) -> None:
+    scene, figures = Scene(cluster), QuorumFigures(arm.partitions)
+    try:
+        await scene.start()
+        _say(f"{arm.system}: {arm.partitions} topic-partitions are created")
+        began = time.monotonic()
+        await scene.create(arm.partitions)
+        arm.load = time.monotonic() - began
+        _say("brokers leave")
+        for stub in scene.stubs[-rounds:]:
+            await scene.shut_down(stub, figures)
+        arm.answered, arm.applied = figures.committed, figures.applied
+        arm.memory = {"controller": max(scene.controllers.resident())}
+        _say("the active controller is killed")
+        await scene.fail_over(figures.by_default)
+        (stages,) = figures.by_default.stages
+        arm.detected = stages.detect
+        arm.failover, arm.failover_applied = figures.by_default.committed[0], figures.by_default.applied[0]
+        arm.stages = {"elected": stages.elect - stages.detect, "replayed": stages.load - stages.elect}
+    finally:
+        await scene.close()
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def figures_of(arm: Arm) -> Iterator[Measurement]:
+    """Return the figures of one system with one number of topic-partitions."""
+    name = f"{arm.system}, {_size(arm.partitions)}"
+    yield _seconds(f"{name}: topic-partitions are there", [arm.load])
+    yield _seconds("    controlled shutdown, the controller responds", arm.answered)
+    yield _seconds("    controlled shutdown, every broker has the changes", arm.applied)
+    yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
+    yield _seconds("        detected and elected", [arm.detected])
+    for stage, seconds in arm.stages.items():
+        yield _seconds(f"        {stage}", [seconds])
+    yield _seconds("    failover, every broker has heard of it", [arm.failover_applied])
+    for kind, size in arm.memory.items():
+        yield Measurement(f"    resident memory, {kind}", size / MEGA, "MB", higher_is_better=False)
+
+
+def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
+    """Compare both systems with one number of topic-partitions; the published ratios are the bar at a large one."""
+    shutdown = statistics.median(zookeeper.applied) / statistics.median(quorum.applied)
+    failover = zookeeper.failover_applied / quorum.failover_applied
+    for name, ratio, published in (
+        ("controlled shutdown", shutdown, PUBLISHED_SHUTDOWN),
+        ("failover", failover, PUBLISHED_FAILOVER),
+    ):
+        must = round(published.ratio, 1) if zookeeper.partitions >= COMPARED_FROM else None
+        yield Measurement(f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must)
+
+
+def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
+    """Fit lines through ZooKeeper's figures over the number of topic-partitions, and extrapolate to the published one.
+
+    From 1 000 000 on the line must be straight, and the extrapolation within a factor of two of what was published.
+    """
+    sizes = [float(one.partitions) for one in arms]
+    if len(sizes) < FITTED_FROM:
+        return
+    large = max(sizes) >= 1_000_000
+    for name, seconds, published in (
+        ("controlled shutdown", [statistics.median(one.applied) for one in arms], PUBLISHED_SHUTDOWN),
+        ("failover without detection", [one.failover_applied - one.detected for one in arms], PUBLISHED_FAILOVER),
+    ):
+        slope, intercept = statistics.linear_regression(sizes, seconds)
+        straight = statistics.correlation(sizes, seconds) ** 2
+        yield Measurement(f"ZooKeeper, {name}: r² of a line", straight, "", must=0.98 if large else None)
+        expected = slope * PUBLISHED_PARTITIONS + intercept
+        yield _seconds(f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}; {published.zookeeper:.0f} s are published",
+                       [expected], 2 * published.zookeeper if large else None)  # fmt: skip
+
+
+def chart(zookeeper: Arm, quorum: Arm) -> str:
+    """Draw the measured figures beside the published ones, as SVG."""
+
+    def panel(heading: str, published: Published, measured: tuple[float, float]) -> Panel:
+        bars = [
+            Bar(f"published, ZooKeeper, {_size(PUBLISHED_PARTITIONS)}", published.zookeeper, 0, published=True),
+            Bar(f"published, quorum, {_size(PUBLISHED_PARTITIONS)}", published.quorum, 1, published=True),
+        ]
+        arms = zip((zookeeper, quorum), measured, strict=True)
+        measures = [
+            Bar(f"measured, {one.system}, {_size(one.partitions)}", value, number)
+            for number, (one, value) in enumerate(arms)
+        ]
+        return Panel(heading, "s", [*bars, *measures])
+
+    shutdown = (statistics.median(zookeeper.applied), statistics.median(quorum.applied))
+    failover = (zookeeper.failover_applied, quorum.failover_applied)
+    return bar_chart(
+        "ZooKeeper beside a quorum of controllers",
+        [
+            panel("controlled shutdown of a broker", PUBLISHED_SHUTDOWN, shutdown),
+            panel("failover after SIGKILL of the controller", PUBLISHED_FAILOVER, failover),
+        ],
+        "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
+    )
+
+
+def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
+    median = statistics.median(seconds) if seconds else float("nan")
+    return Measurement(name, median, "s", must=must, higher_is_better=False, samples=tuple(seconds))
+
+
+def _size(partitions: int) -> str:
+    return f"{partitions:,}".replace(",", " ")
+
+
+def _say(what: str) -> None:
+    """Report progress: large numbers take minutes."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+def run(partitions: int = PARTITIONS, rounds: int = ROUNDS) -> Iterator[Measurement]:
+    """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
+    rounds = min(rounds, ROUNDS_AT_MOST)
+    measured: list[Arm] = []
+    for size in [*(one for one in SIZES if one < partitions), partitions]:
+        zookeeper, quorum = with_zookeeper(size, rounds), None
+        yield from figures_of(zookeeper)
+        quorum = with_quorum(size, rounds)
+        yield from figures_of(quorum)
+        yield from comparison(zookeeper, quorum)
+        measured.append(zookeeper)
+    yield from fits(measured)

@@ -1,0 +1,113 @@
+"""The controller's event queue: one procedure at a time, from its first step to its last (ZK-05).
+
+A procedure is a generator. It yields a sequence of operations and is resumed with their responses, when all of them
+have arrived; so it reads like the blocking code of a thread, and nothing else of the controller runs in between. What
+arrives meanwhile waits in the queue: requests of administrators, fired watches, responses of brokers. During the
+bootstrap of a new controller that is every request (ZK-13).
+
+A procedure ends with `ControllerMoved` when another controller has been elected: the epoch check of a write failed. It
+ends with `SessionLost` when the session has expired.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+
+from squall.nodes.ports import Trace
+from squall.nodes.zookeeper.client import ZooKeeperClient
+from squall.nodes.zookeeper.session import Code, Operation, SessionResponse
+
+Steps = Generator[Sequence[Operation], list[SessionResponse], None]
+"""A procedure without a result."""
+Start = Callable[[], Steps]
+
+
+class ControllerMoved(Exception):
+    """Another broker is the controller, or nobody is."""
+
+
+class SessionLost(Exception):
+    """The session has expired: its ephemeral znodes are gone, and so are its watches."""
+
+
+class EventLoop:
+    """See the module. `failed(now, error)` is called when a procedure ends with one of the two exceptions."""
+
+    def __init__(
+        self, node: int, client: ZooKeeperClient, trace: Trace, failed: Callable[[int, Exception], None]
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._trace = trace
+        self._failed = failed
+        self._queue: deque[tuple[str, Start]] = deque()
+        self._running: Steps | None = None
+        self._generation = 0
+        self._is_inside = False
+        """Whether a step of the running procedure is being executed."""
+
+    def __len__(self) -> int:
+        """The number of procedures that wait."""
+        return len(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._running is None and not self._queue
+
+    def put(self, name: str, start: Start, *, first: bool = False) -> None:
+        """Append a procedure, or put it `first`."""
+        if first:
+            self._queue.appendleft((name, start))
+        else:
+            self._queue.append((name, start))
+
+    def clear(self) -> None:
+        """Drop everything that waits, and the procedure that runs, unless it is the caller."""
+        self._queue.clear()
+        running = self._running
+        if running is not None and not self._is_inside:
+            self._generation += 1
+            self._running = None
+            running.close()
+
+    def advance(self, now: int) -> None:
+        """Begin procedures until one has to wait for the ensemble."""
+        while self._running is None and self._queue:
+            name, start = self._queue.popleft()
+            self._trace.event("controller_event", node=self._node, event=name)
+            self._running = start()
+            self._resume(now, None)
+
+    def _resume(self, now: int, responses: list[SessionResponse] | None) -> None:
+        running = self._running
+        if running is None:
+            return
+        self._is_inside = True
+        try:
+            operations: Sequence[Operation] = ()
+            while not operations:  # a procedure may find that it has nothing to do
+                operations = next(running) if responses is None else running.send(responses)
+                responses = []
+        except StopIteration:
+            self._running = None
+        except (ControllerMoved, SessionLost) as error:
+            self._running = None
+            self._failed(now, error)
+        else:
+            self._client.submit(now, operations, self._answered(self._generation))
+        finally:
+            self._is_inside = False
+
+    def _answered(self, generation: int) -> Callable[[int, list[SessionResponse]], None]:
+        def answered(now: int, responses: list[SessionResponse]) -> None:
+            if generation != self._generation or self._running is None:
+                return
+            if any(one.code is Code.SESSION_EXPIRED for one in responses):
+                self.clear()
+                self._failed(now, SessionLost())
+                return
+            self._resume(now, responses)
+            self.advance(now)
+
+        return answered

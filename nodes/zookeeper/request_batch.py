@@ -1,0 +1,209 @@
+"""Collect what one decision tells the brokers, and make at most three requests per broker of it (ZK-06).
+
+LeaderAndIsr goes to replicas, UpdateMetadata to all brokers, StopReplica to replicas that are to stop; each broker gets
+them in this order. Who gets what is decided here only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from squall.nodes.protocol.messages.leader_and_isr import (
+    FULL,
+    INCREMENTAL,
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from squall.nodes.protocol.messages.stop_replica import (
+    EPOCH_DURING_DELETE,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from squall.nodes.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from squall.nodes.zookeeper.context import ControllerContext, Replica
+from squall.nodes.zookeeper.request_queues import Answered, RequestQueues
+from squall.nodes.zookeeper.znodes import TopicPartition
+
+PLAINTEXT = 0
+
+
+class RequestBatch:
+    """See the module. `send` ends a batch and begins the next."""
+
+    def __init__(self, node: int, listener: str, context: ControllerContext, queues: RequestQueues) -> None:
+        self._node = node
+        self._listener = listener
+        self._context = context
+        self._queues = queues
+        self._clear()
+
+    def _clear(self) -> None:
+        self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
+        self._full: dict[int, None] = {}
+        self._stop: dict[int, dict[TopicPartition, bool]] = {}
+        self._metadata: dict[TopicPartition, None] = {}
+        self._to_update: dict[int, None] = {}
+        self._stopped: Callable[[int, Replica, int], None] | None = None
+
+    # -- what to say ----------------------------------------------------------------------------------------------
+
+    def leader_and_isr(self, brokers: Iterable[int], key: TopicPartition, *, is_new: bool = False) -> None:
+        """Give these brokers the state of a topic-partition, and every broker the same as metadata."""
+        for broker in brokers:
+            if self._context.is_online(broker):
+                states = self._leader_and_isr.setdefault(broker, {})
+                states[key] = states.get(key, False) or is_new
+        self.update_metadata(self._context.brokers, (key,))
+
+    def full(self, broker: int) -> None:
+        """Make the LeaderAndIsr for this broker a full one, even if it is empty: the broker has just started."""
+        self._leader_and_isr.setdefault(broker, {})
+        self._full[broker] = None
+
+    def update_metadata(self, brokers: Iterable[int], keys: Iterable[TopicPartition] = ()) -> None:
+        """Give these brokers the list of brokers that live, and the states of these topic-partitions."""
+        self._to_update.update(dict.fromkeys(brokers))
+        self._metadata.update(dict.fromkeys(keys))
+
+    def stop_replica(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
+        if self._context.is_online(broker):
+            stops = self._stop.setdefault(broker, {})
+            stops[key] = stops.get(key, False) or delete
+
+    def on_stopped(self, stopped: Callable[[int, Replica, int], None]) -> None:
+        """Call this with (now, replica, error) for every deletion that this batch causes."""
+        self._stopped = stopped
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Append the requests to the brokers' queues."""
+        for broker, states in self._leader_and_isr.items():
+            if (known := self._context.brokers.get(broker)) is not None:
+                self._queues.put(broker, self._leader_and_isr_request(broker, known.epoch, states))
+        for broker in self._to_update:
+            if (known := self._context.brokers.get(broker)) is not None:
+                self._queues.put(broker, self._update_metadata_request(known.epoch))
+        for broker, stops in self._stop.items():
+            if (known := self._context.brokers.get(broker)) is not None:
+                self._queues.put(broker, self._stop_request(known.epoch, stops), self._after_stop(broker, stops))
+        self._clear()
+
+    def _leader_and_isr_request(
+        self, broker: int, epoch: int, states: dict[TopicPartition, bool]
+    ) -> LeaderAndIsrRequest:
+        context = self._context
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for (topic, number), is_new in states.items():
+            state, assignment = context.states.get((topic, number)), context.assignments.get(topic, {}).get(number)
+            if state is None or assignment is None:
+                continue
+            leaders[state.leader] = None
+            part = topics.setdefault(topic, LeaderAndIsrTopicState(topic, context.topic_ids[topic]))
+            part.partition_states.append(
+                LeaderAndIsrPartitionState(
+                    partition_index=number,
+                    controller_epoch=state.controller_epoch,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=list(state.isr),
+                    partition_epoch=state.version,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding),
+                    removing_replicas=list(assignment.removing),
+                    is_new=is_new,
+                )
+            )
+        return LeaderAndIsrRequest(
+            controller_id=self._node,
+            controller_epoch=context.epoch,
+            broker_epoch=epoch,
+            type=FULL if broker in self._full else INCREMENTAL,
+            topic_states=list(topics.values()),
+            live_leaders=self._live_leaders(leaders),
+        )
+
+    def _live_leaders(self, leaders: Iterable[int]) -> list[LeaderAndIsrLiveLeader]:
+        found = []
+        for leader in leaders:
+            known = self._context.brokers.get(leader)
+            endpoint = None if known is None else known.endpoint(self._listener)
+            if endpoint is not None:
+                found.append(LeaderAndIsrLiveLeader(leader, endpoint.host, endpoint.port))
+        return found
+
+    def _update_metadata_request(self, epoch: int) -> UpdateMetadataRequest:
+        context = self._context
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for topic, number in self._metadata:
+            state, replicas = context.states.get((topic, number)), context.replicas(topic, number)
+            if state is None:
+                continue
+            gone = context.is_being_deleted(topic)
+            part = topics.setdefault(topic, UpdateMetadataTopicState(topic, context.topic_ids[topic]))
+            part.partition_states.append(
+                UpdateMetadataPartitionState(
+                    partition_index=number,
+                    controller_epoch=state.controller_epoch,
+                    leader=LEADER_DURING_DELETE if gone else state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=list(state.isr),
+                    zk_version=state.version,
+                    replicas=list(replicas),
+                    offline_replicas=[one for one in replicas if not context.is_online(one)],
+                )
+            )
+        return UpdateMetadataRequest(
+            controller_id=self._node,
+            controller_epoch=context.epoch,
+            broker_epoch=epoch,
+            topic_states=list(topics.values()),
+            live_brokers=[
+                UpdateMetadataBroker(
+                    one.id, [UpdateMetadataEndpoint(at.port, at.host, at.listener, PLAINTEXT) for at in one.endpoints],
+                    one.rack,
+                )
+                for one in context.brokers.values()
+            ],
+        )  # fmt: skip
+
+    def _stop_request(self, epoch: int, stops: dict[TopicPartition, bool]) -> StopReplicaRequest:
+        context = self._context
+        topics: dict[str, StopReplicaTopicState] = {}
+        for (topic, number), delete in stops.items():
+            state = context.states.get((topic, number))
+            leader_epoch = -1 if state is None else state.leader_epoch
+            if context.is_being_deleted(topic):
+                leader_epoch = EPOCH_DURING_DELETE
+            part = topics.setdefault(topic, StopReplicaTopicState(topic))
+            part.partition_states.append(StopReplicaPartitionState(number, leader_epoch, delete))
+        return StopReplicaRequest(
+            controller_id=self._node,
+            controller_epoch=context.epoch,
+            broker_epoch=epoch,
+            topic_states=list(topics.values()),
+        )
+
+    def _after_stop(self, broker: int, stops: dict[TopicPartition, bool]) -> Answered | None:
+        stopped = self._stopped
+        if stopped is None or not any(stops.values()):
+            return None
+
+        def answered(now: int, response: object) -> None:
+            error = int(getattr(response, "error_code", 0))
+            for (topic, number), delete in stops.items():
+                if delete:
+                    stopped(now, (topic, number, broker), error)
+
+        return answered

@@ -1,0 +1,97 @@
+"""The two-million benchmark: its znodes and frames are Kafka's, and its figures and chart are those of the arms."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.parts.zookeeper_stubs import Layout, _parts
+from squall.benchmarks.two_million import Arm, chart, comparison, figures_of, fits, with_quorum, with_zookeeper
+
+
+def arm(system: str, partitions: int, shutdown: float, failover: float) -> Arm:
+    return Arm(
+        system,
+        partitions,
+        load=1.0,
+        answered=[shutdown],
+        applied=[shutdown, shutdown, 9 * shutdown],
+        detected=10.0,
+        stages={"read": failover / 2},
+        failover=10 + failover,
+        failover_applied=10 + failover,
+        memory={"controller": 500_000_000},
+    )
+
+
+def test_a_topic_is_written_in_transactions_with_its_state_as_kafka_keeps_it() -> None:
+    layout = Layout(partitions=1_200, of_a_topic=1_000, brokers=30)
+    (first, numbers), (second, rest) = layout.topics()
+    assert (first, len(numbers), second, len(rest)) == ("topic-0", 1_000, "topic-1", 200)
+    written = [one for part in _parts(second, rest, layout) for one in part]
+    contents = {one.path: one.data for one in written}
+    assert list(contents)[:2] == ["/brokers/topics/topic-1", "/brokers/topics/topic-1/partitions"]
+    topic = json.loads(contents["/brokers/topics/topic-1"])
+    assert topic["partitions"]["199"] == [29, 0, 1] and len(topic["topic_id"]) == 22
+    state = json.loads(contents["/brokers/topics/topic-1/partitions/199/state"])
+    assert (state["leader"], state["isr"]) == (29, [29, 0, 1])
+    assert len(contents) == 2 + 2 * 200
+    assert max(len(part) for part in _parts(first, numbers, layout)) <= 1_001
+
+
+def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_partitions() -> None:
+    for partitions, missed in ((10_000, 0), (500_000, 2)):
+        slow, quick = arm("a", partitions, 4.0, 20.0), arm("d", partitions, 2.0, 5.0)
+        found = list(comparison(slow, quick))
+        assert [one.measured for one in found] == [2.0, 2.0]
+        assert sum(not one.passed for one in found) == missed
+
+
+def test_a_line_through_three_numbers_is_extrapolated_to_the_published_one() -> None:
+    arms = [arm("a", size, size / 20_000, size / 5_000) for size in (10_000, 500_000, 1_000_000)]
+    assert list(fits(arms[:2])) == []
+    straight, shutdown, again, failover = fits(arms)
+    assert straight.measured == pytest.approx(1) and again.measured == pytest.approx(1)
+    assert (shutdown.measured, failover.measured) == (pytest.approx(100), pytest.approx(400))
+    assert all(one.passed for one in (straight, shutdown, again, failover))
+    bent = [arm("a", size, seconds, seconds) for size, seconds in ((10_000, 1.0), (500_000, 2.0), (1_000_000, 900.0))]
+    assert [one.passed for one in fits(bent)][:2] == [False, False]
+
+
+def test_every_figure_keeps_its_samples() -> None:
+    table = {one.name.strip(): one for one in figures_of(arm("Kafka", 10_000, 2.0, 20.0))}
+    applied = table["controlled shutdown, every broker has the changes"]
+    assert (applied.measured, applied.samples) == (2.0, (2.0, 2.0, 18.0))
+    assert table["detected and elected"].measured == 10
+    assert table["resident memory, controller"].measured == 500
+
+
+def test_the_chart_has_a_bar_for_each_measured_and_published_figure() -> None:
+    svg = ElementTree.fromstring(chart(arm("Kafka <&>", 500_000, 2.0, 20.0), arm("Squall", 500_000, 0.5, 2.0)))
+    texts = [one.text for one in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"135 s", "32 s", "503 s", "37 s", "2 s", "0.5 s", "30 s", "12 s"} <= set(texts)
+    assert "measured, Kafka <&>, 500 000" in texts
+    bars = [one for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("stroke")]
+    assert len(bars) == 8
+
+
+def test_the_longest_bar_of_a_panel_fills_it_and_zero_is_still_to_be_seen() -> None:
+    svg = ElementTree.fromstring(
+        bar_chart("t", [Panel("p", "s", [Bar("a", 4, 0), Bar("b", 1, 1), Bar("c", 0, 2)])], "")
+    )
+    widths = [float(one.get("width", "")) for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("stroke")]
+    assert widths[1] == pytest.approx(widths[0] / 4, abs=0.1) and widths[2] > 1
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.xdist_group("zookeeper")
+@pytest.mark.timeout(300)
+def test_both_systems_shut_a_broker_down_and_replace_a_controller() -> None:
+    for found in (with_zookeeper(1_000, 1), with_quorum(1_000, 1)):
+        assert 0 < found.answered[0] <= found.applied[0]
+        assert 0 < found.detected <= found.failover <= found.failover_applied
+        assert all(seconds >= 0 for seconds in found.stages.values())
