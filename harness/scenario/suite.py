@@ -132,6 +132,10 @@ class ClusterOptions(_Part):
         default=False,
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
     )
+    replication: Literal["pull", "push", "push-with-hint"] = Field(
+        default="pull",
+        description="simulation only: how metadata reaches the voters; `push` is Raft's AppendEntries, to compare with",
+    )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
     buggify: tuple[BuggifyPlace, ...] = Field(
         default=(), description="simulation only: where rare but legal things happen; see `squall buggify`"
@@ -313,6 +317,10 @@ class Scenario(_Part):
             raise ValueError("fault_free: true, but faults are listed under nemesis")
         if self.cluster.combined and not self.swarm:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
+        if self.cluster.replication != "pull" and not self.swarm:
+            raise ValueError(
+                "cluster.replication: only simulated swarms push metadata; nodes on hosts pull as KRaft does"
+            )
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:
             raise ValueError("workload: give either operations, which are done as listed, or rate")
         if self.seeds and self.repeat != 1:

@@ -22,6 +22,7 @@ Exceptions from components pass through: a node with a broken invariant or a bro
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
@@ -35,7 +36,7 @@ from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
 from squall.nodes.node.control_time import ControlTime
 from squall.nodes.node.controller_endpoints import ControllerEndpoints
-from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
+from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS, PUSH_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
@@ -48,6 +49,7 @@ from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest, api_versions_response
+from squall.nodes.raft.config import KRAFT, Variant
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.storage.errors import CorruptFile
 
@@ -73,8 +75,12 @@ class Node:
         mutants: Mutants = HEALTHY,
         buggify: Buggify = OFF,
         stopwatch: Stopwatch | None = None,
+        variant: Variant = KRAFT,
     ) -> None:
-        """Read and recover the files on the disk, which may take long. Raises NodeError."""
+        """Read and recover the files on the disk, which may take long. Raises NodeError.
+
+        Only simulations exchange parts of KRaft for others, by `variant`.
+        """
         self.config = config
         self.outbox: list[Effect] = []
         self.notices: list[str] = []
@@ -83,7 +89,7 @@ class Node:
         try:
             directory_id = directory_identity(config, disk, rng)
             self.raft = RaftReplica(
-                raft_config(config, directory_id),
+                replace(raft_config(config, directory_id), variant=variant),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
             )  # fmt: skip
             self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
@@ -98,10 +104,11 @@ class Node:
             )
         )
         self._channels = (self.control, self.data)
+        offered = CONTROLLER_VERSIONS | PUSH_VERSIONS if variant.replication.pushes else CONTROLLER_VERSIONS
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
             | {one.listener: self.data for one in config.broker_listeners},
-            {one.listener: CONTROLLER_VERSIONS for one in config.controller_listeners}
+            {one.listener: offered for one in config.controller_listeners}
             | {one.listener: BROKER_VERSIONS for one in config.broker_listeners},
             self.outbox,
             config.connections_max_idle_ms * 1000,
@@ -174,6 +181,7 @@ class Node:
             int(ApiKey.UPDATE_RAFT_VOTER): self.raft.handle_update_raft_voter,
             int(ApiKey.FETCH_SNAPSHOT): self.raft.handle_fetch_snapshot,
             int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
+            int(ApiKey.APPEND_ENTRIES): self.raft.handle_append_entries,
             int(ApiKey.DESCRIBE_CLUSTER): ControllerEndpoints(self.config.cluster_id, self.raft).describe,
         }
         if self.controller is not None:

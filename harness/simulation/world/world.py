@@ -29,6 +29,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.formatting import format_directory
 from squall.nodes.node.node import Node
 from squall.nodes.ports import NullTrace, Trace
+from squall.nodes.raft.config import KRAFT, Variant
 from squall.workloads.clients.native.operator import NativeOperator
 
 CLIENT_ADDRESS = "10.0.0.200"
@@ -50,6 +51,8 @@ class ClusterShape:
     """The racks in which the brokers stand, in turn; without any, brokers have no rack."""
     buggify: tuple[str, ...] = ()
     """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
+    variant: Variant = KRAFT
+    """What of KRaft is exchanged, for comparisons."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class SimWorld:
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
-                factory=node_factory(config, shape.mutants, rarities or OFF),
+                factory=node_factory(config, shape.mutants, rarities or OFF, shape.variant),
                 trace=node_trace,
                 streams=self.streams,
                 on_iteration=on_iteration,
@@ -233,11 +236,16 @@ class SimWorld:
         return {place.name: place.port for place in self.places}
 
 
-def node_factory(config: NodeConfig, mutants: Mutants, buggify: Buggify = OFF) -> Callable[..., Node]:
+def node_factory(
+    config: NodeConfig, mutants: Mutants, buggify: Buggify = OFF, variant: Variant = KRAFT
+) -> Callable[..., Node]:
     """Return a factory for incarnations of one node."""
 
     def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
-        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify)
+        return Node(
+            config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
+            variant=variant,
+        )  # fmt: skip
 
     return make
 
