@@ -679,7 +679,10 @@ def schema() -> None:
     typer.echo(json.dumps(suite_schema(), indent=2))
 
 
-@app.command(epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json")
+@app.command(
+    epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json · "
+    "squall bench reconciliation --charts ."
+)
 def bench(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="by default, list the benchmarks")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
@@ -692,6 +695,10 @@ def bench(
         typer.Option(min=10_000, help="number of operations (checker); smaller numbers have no limit to meet"),
     ] = None,
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
+    short: Annotated[bool, typer.Option("--short", help="the form that takes seconds (experiments)")] = False,
+    charts: Annotated[
+        Path | None, typer.Option("--charts", metavar="DIRECTORY", help="draw the charts there (experiments)")
+    ] = None,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
 ) -> int:
@@ -703,9 +710,9 @@ def bench(
     out = console()
     if name is None:
         for known, about in bench_module.described():
-            out.print(f"{known:<14}{about}", markup=False)
+            out.print(f"{known:<23}{about}", markup=False)
         return 0
-    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
+    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion, "short": short}
     interrupted = False
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
@@ -720,6 +727,9 @@ def bench(
         bench_module.save(
             json_file, name, measurements, interrupted=interrupted, machine=machine(), versions=versions()
         )
+    if charts is not None and not interrupted:
+        for path in bench_module.draw(charts, name, measurements):
+            out.print(f"written    {path}", markup=False, soft_wrap=True)
     if interrupted:
         out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
         return INTERRUPTED_EXIT_STATUS

@@ -142,6 +142,10 @@ class ClusterOptions(_Part):
         default=False,
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
     )
+    replication: Literal["pull", "push", "push-with-hint"] = Field(
+        default="pull",
+        description="simulation only: how metadata reaches the voters; `push` is Raft's AppendEntries, to compare with",
+    )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
     buggify: tuple[BuggifyPlace, ...] = Field(
         default=(), description="simulation only: where rare but legal things happen; see `squall buggify`"
@@ -342,6 +346,10 @@ class Scenario(_Part):
             raise ValueError("swarm: depositions: only ZooKeeper's controllers are deposed; set cluster.metadata")
         if self.cluster.combined and not self.swarm:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
+        if self.cluster.replication != "pull" and not self.swarm:
+            raise ValueError(
+                "cluster.replication: only simulated swarms push metadata; nodes on hosts pull as KRaft does"
+            )
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:
             raise ValueError("workload: give either operations, which are done as listed, or rate")
         if self.seeds and self.repeat != 1:

@@ -57,7 +57,8 @@ class _Connection(asyncio.Protocol):
 class WireSession:
     """A session with a real ensemble, for a node in this event loop.
 
-    `wake` is called when there is something to deliver, `now` is the clock of the node and of the loop, `say` with each change that an operator should know.
+    `wake` is called when there is something to deliver, `say` with each change that an operator should know. `now` is
+    the clock of the node and of the loop.
     """
 
     def __init__(
