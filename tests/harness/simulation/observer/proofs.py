@@ -35,6 +35,7 @@ from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -325,6 +326,21 @@ def leads_when_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "apply", leads)
 
 
+def a_roll_forgets_earlier_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot that a roll writes holds the last batch of each producer only."""
+    roll = Log._roll
+
+    def last_only(self: Log) -> None:
+        whole = {one: list(state.batches) for one, state in self.producers._states.items()}
+        for state in self.producers._states.values():
+            del state.batches[:-1]
+        roll(self)
+        for one, batches in whole.items():
+            self.producers._states[one].batches[:] = batches
+
+    monkeypatch.setattr(Log, "_roll", last_only)
+
+
 def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader never proposes to add a follower to the ISR."""
     monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
@@ -467,6 +483,14 @@ PROOFS: tuple[Proof, ...] = (
         "dedup-lost-on-failover",
         "truncated-retry",
         "test_producer_states::test_a_producer_that_was_silent_for_long_may_be_forgotten",
+    ),
+    Proof(
+        ProducerSnapshots,
+        "DP-05",
+        a_roll_forgets_earlier_batches,
+        "worlds",
+        "test_producer_snapshots::test_later_batches_may_push_out_what_a_snapshot_has",
+        seed=3,
     ),
     Proof(
         SessionContents,
