@@ -2,6 +2,10 @@
 .PHONY: help quickstart check test test-full lint typecheck format constraints architecture clean
 .DEFAULT_GOAL := help
 
+# Byte code is kept, whatever the environment says: tests start about a thousand interpreters, which would each compile
+# all that they import.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
 UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/nodes/broker tests/nodes/metadata \
 	tests/nodes/protocol tests/nodes/raft tests/nodes/replication tests/nodes/storage tests/nodes/test_config.py \
@@ -31,11 +35,20 @@ quickstart:
 check: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark' $(UNIT_TESTS)
 
-test: lint typecheck
+test: ready
 	.venv/bin/python -m pytest -n 4 --dist loadgroup -m 'not full' --durations=15 --durations-min=5
 
-test-full: lint typecheck
+test-full: ready
 	.venv/bin/python -m pytest -n 2 --dist loadgroup
+
+# The type checker takes one processor for a minute. Meanwhile another compiles the tests, which each worker would else
+# do for itself.
+.PHONY: ready collected
+ready: setup-test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target typecheck collected lint
+
+collected: setup-test
+	@.venv/bin/python -m pytest --collect-only -qq >.venv/collected.txt || { cat .venv/collected.txt; exit 1; }
 
 .PHONY: setup-test
 setup-test:

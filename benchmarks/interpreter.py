@@ -15,13 +15,13 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Barrier
 
 from squall.benchmarks._acknowledged import acknowledged
 from squall.benchmarks.parts.load import median_of
-from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.measurement import JEPSEN_INTERPRETER, Measurement
 from squall.harness.scenario.interpreter import Interpreter
 from squall.harness.scenario.recording import Recorder
 from squall.workloads.core.generator import Limit, Mix, Reads, Reserve, Writes, threads_mask
@@ -138,7 +138,10 @@ def run() -> list[Measurement]:
     several = together(PROCESSES, OPERATIONS, ROUNDS)
     windows = acknowledged()
     return [
-        _rate("recorded against a no-op client, one process", [one.per_second for one in alone], 10_000, 30_000),
+        replace(
+            _rate("recorded against a no-op client, one process", [one.per_second for one in alone], 10_000, 30_000),
+            peer=JEPSEN_INTERPRETER,
+        ),
         _cost("    processor time of each", [one.microseconds for one in alone]),
         _rate(f"the same, {PROCESSES} processes together", [one.per_second for one in several], 50_000),
         _cost("    processor time of each", [one.microseconds for one in several]),

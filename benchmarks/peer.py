@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from squall.benchmarks.broker import AS_SHIPPED
 from squall.benchmarks.parts.kafka import VERSION, KafkaCluster
 from squall.benchmarks.parts.load import ALONE, Bench, Layout, quantile
-from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.measurement import Measurement, Peer
 from squall.benchmarks.parts.producing import latencies, small_requests, throughput
 from squall.harness.loopback.loopback import Cluster
 
@@ -49,7 +49,7 @@ def _median_latency(layout: Layout) -> Callable[[Bench], list[float]]:
 
 ROWS = (
     Comparison("produce, one replica", "MB/s", _speed(ALONE), 0.5, 0.9),
-    Comparison("produce, three replicas", "MB/s", _speed(THREE), 0.5, 0.9),
+    Comparison("produce, three replicas, one topic-partition", "MB/s", _speed(THREE), 0.5, 0.9),
     Comparison("produce, three replicas, six topic-partitions", "MB/s", _speed(SIX), 0.5, 0.9),
     Comparison("requests of one record, one replica", "/s", _requests(ALONE), 0.2, 0.4),
     Comparison("requests of one record, three replicas", "/s", _requests(THREE), 0.2, 0.4),
@@ -68,12 +68,13 @@ def measured(bench: Bench) -> list[list[float]]:
 
 
 def figures(row: Comparison, ours: list[float], theirs: list[float]) -> list[Measurement]:
-    """Both medians, and our ratio to Kafka."""
+    """Our median beside Kafka's, and our ratio to it."""
     mine, other = statistics.median(ours), statistics.median(theirs)
+    kafka, higher = Peer(f"Apache Kafka {VERSION}", other), row.higher_is_better
     return [
-        Measurement(f"{row.name}: ours / Kafka", mine / other, "×", row.must, row.stretch, row.higher_is_better),
-        Measurement("    ours", mine, row.unit, samples=tuple(ours)),
-        Measurement(f"    Apache Kafka {VERSION}", other, row.unit, samples=tuple(theirs)),
+        Measurement(row.name, mine, row.unit, higher_is_better=higher, samples=tuple(ours), peer=kafka),
+        Measurement("    ours / Kafka", mine / other, "×", row.must, row.stretch, higher),
+        Measurement(f"    {kafka.name}", other, row.unit, higher_is_better=higher, samples=tuple(theirs)),
     ]
 
 

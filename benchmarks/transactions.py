@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.measurement import ELLE, Measurement
 from squall.results.checkers.transactions.list_append import check_list_append, verdict_of
 from squall.results.synthetic.forge_transactions import healthy_table
 
@@ -50,6 +50,7 @@ def run(transactions: int = TRANSACTIONS) -> Iterator[Measurement]:
             must=MUST_PER_S,
             stretch=STRETCH_PER_S,
             samples=tuple(rates),
+            peer=ELLE,
         )
         told = statistics.median(processor)
         yield Measurement(name, told, "transactions/s of one core", samples=tuple(processor))

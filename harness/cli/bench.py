@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import squall.benchmarks as benchmarks
+import squall.benchmarks.experiments as experiments
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import suggestion
@@ -34,12 +35,17 @@ class Interrupted(KeyboardInterrupt):
 
 def names() -> list[str]:
     """Return the names of all benchmarks; `control_path.py` is called `control-path`."""
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg]
-    return sorted(name.replace("_", "-") for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
+    return sorted([*_names_in(benchmarks), *_names_in(experiments)])
+
+
+def _names_in(package: ModuleType) -> list[str]:
+    found = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg]
+    return [name.replace("_", "-") for name in found if name not in NOT_BENCHMARKS and not name.startswith("_")]
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"squall.benchmarks.{name.replace('-', '_')}")
+    package = experiments if name in _names_in(experiments) else benchmarks
+    return importlib.import_module(f"{package.__name__}.{name.replace('-', '_')}")
 
 
 def described() -> list[tuple[str, str]]:
@@ -74,16 +80,60 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
     return measurements
 
 
+def draw(directory: Path, name: str, measurements: Sequence[Measurement]) -> list[Path]:
+    """Write the chart of an experiment, of all of them for `sources`, and their samples. Returns the files.
+
+    Raises UsageError for a benchmark that is no experiment.
+    """
+    pictures = getattr(_module(name.replace("_", "-")), "pictures", None)
+    if pictures is None:
+        drawing = ", ".join(one for one in names() if hasattr(_module(one), "pictures"))
+        raise UsageError(f"--charts: benchmark {name} draws none; these do: {drawing}")
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for title, content in pictures(measurements).items():
+        path = directory / f"{title}.svg"
+        write_whole(path, content)
+        written.append(path)
+    return written
+
+
 def print_measurements(console: Console, name: str, measurements: Sequence[Measurement]) -> None:
-    """Print a table with one line per figure."""
+    """Print a table with one line per figure; an experiment's has its references and rules."""
+    if any(one.reference or one.within for one in measurements):
+        _print_experiment(console, name, measurements)
+        return
     table = Table(title=name, title_justify="left", box=None, pad_edge=False)
-    for heading in ("figure", "measured", "must", "stretch", ""):
-        table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
+    with_peers = any(one.peer is not None for one in measurements)
+    for heading in ("figure", "measured", "must", "stretch", "", *["peer"] * with_peers):
+        table.add_column(heading, justify="left" if heading in ("figure", "", "peer") else "right")
     for one in measurements:
+        peer = [] if one.peer is None else [f"{figure(one.peer.value)}, {one.peer.name}"]
         table.add_row(
-            one.name, f"{figure(one.measured)} {one.unit}", bar(one, one.must), bar(one, one.stretch), result(one)
+            one.name,
+            f"{figure(one.measured)} {one.unit}",
+            bar(one, one.must),
+            bar(one, one.stretch),
+            result(one),
+            *peer,
         )
     console.print(table)
+
+
+def _print_experiment(console: Console, name: str, measurements: Sequence[Measurement]) -> None:
+    table = Table(title=name, title_justify="left", box=None, pad_edge=False)
+    for heading in ("figure", "measured", "published or expected", "rule", ""):
+        table.add_column(heading, justify="right" if heading == "measured" else "left")
+    for one in measurements:
+        table.add_row(one.name, f"{figure(one.measured)} {one.unit}", one.reference, rule(one), result(one))
+    console.print(table)
+
+
+def rule(one: Measurement) -> str:
+    """The rule that decides on a figure: `≥ 5`, `2.5 to 3.1`; empty if none does."""
+    if one.within is not None:
+        return f"{figure(one.within[0])} to {figure(one.within[1])}"
+    return bar(one, one.must)
 
 
 def figure(value: float) -> str:

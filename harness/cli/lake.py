@@ -26,6 +26,7 @@ from squall.harness.terminal.lake_options import (
     say,
     say_aside,
 )
+from squall.results.checkers.common.text import several
 
 lake_app = typer.Typer(
     help="The lake: rows about every run, in Parquet tables.",
@@ -98,15 +99,21 @@ def rebuild(
     runs: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="directories that contain runs")],
     lake: LakeOption = DEFAULT_LAKE,
 ) -> int:
-    """Make the rows of runs again from their directories, and compact. Rows of other runs stay."""
+    """Make the rows of runs again from their directories, and compact. Rows of other runs stay.
+
+    Those of campaigns, benchmarks and nights are made again from the entries that the lake has kept.
+    """
     from squall.results.lake.store import Lake, LakeTrouble
 
     directories = sorted({found.resolve() for one in runs for found in runs_in(one)})
+    found = Lake(lake, say=say)
+    kept = list(found.kept())
     try:
-        number = Lake(lake, say=say).rebuild(_entries(directories))
+        number = found.rebuild([*kept, *_entries(directories)]) - len(kept)
     except LakeTrouble as trouble:
         raise UsageError(str(trouble)) from None
-    console().print(f"{number} of {len(directories)} runs are in {lake}", markup=False)
+    others = f"; {several(len(kept), 'entry', 'entries')} of campaigns, benchmarks and nights as well" if kept else ""
+    console().print(f"{number} of {len(directories)} runs are in {lake}{others}", markup=False)
     return 0 if number == len(directories) else 2
 
 

@@ -13,6 +13,7 @@ This module only turns arguments into calls and failures into exit statuses:
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
 from squall.harness.cli.buggify import CommandWithBuggify, buggify
@@ -116,7 +118,13 @@ DryRunOption = Annotated[
 ]
 SystemOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME[:VERSION]", help="deploy this system instead of the suite's, such as kafka"),
+    typer.Option(
+        metavar="NAME", help="test this system instead of the suite's: kafka, kafka:VERSION, or cluster:HOST:PORT,…"
+    ),
+]
+PropertiesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TLS and SASL properties of clients, for the system `cluster`"),
 ]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
@@ -143,6 +151,7 @@ def run(
     seed: SeedOption = None,
     only: OnlyOption = None,
     system: SystemOption = None,
+    client_properties: PropertiesOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and inject none; must end unknown")
@@ -173,7 +182,7 @@ def run(
 
     refuse_two_places(inventory, lab)
     patience = seconds_to_wait(wait)
-    chosen = load_named(suite).only(only, seed).on_system(system)
+    chosen = load_named(suite).only(only, seed).on_system(system, client_properties)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.run.dry_run import print_dry_run
@@ -314,6 +323,7 @@ def plan(
     epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711 · "
     "squall simulate swarm --recipe 7@12.5s:99 · squall simulate swarm --seeds 20 --buggify · "
     "squall simulate worlds --seeds 100000 --spark-master spark://HOST:7077 --shrink · "
+    "squall simulate swarm --seeds 20 --traces before.txt · squall simulate swarm --seeds 20 --same-as before.txt · "
     "squall simulate swarm --buggify fetch-empty,turn-late",
 )
 def simulate(
@@ -359,6 +369,12 @@ def simulate(
         bool, typer.Option("--shrink", help="shrink the first failing seed of each kind afterwards")
     ] = False,
     spark_master: ClusterOption = None,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the verdict and the trace hash of each seed")
+    ] = None,
+    same_as: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="compare with what --traces wrote, here or elsewhere")
+    ] = None,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
 ) -> int:
@@ -371,6 +387,8 @@ def simulate(
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
         if spark_master is not None or shrink_failures:
             raise UsageError("--recipe is one run, here", remedy="leave out --spark-master and --shrink")
+        if traces is not None or same_as is not None:
+            raise UsageError("--recipe is no seed of its own", remedy="leave out --traces and --same-as")
         return simulate_recipe(
             recipe, scenario, console(),
             mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer, buggify=buggify_places,
@@ -394,6 +412,8 @@ def simulate(
         spark_master=spark_master,
         shrink=shrink_failures,
         lake=lake_for_rows(lake, no_lake),
+        traces=traces,
+        same_as=same_as,
     )
 
 
@@ -659,7 +679,10 @@ def schema() -> None:
     typer.echo(json.dumps(suite_schema(), indent=2))
 
 
-@app.command(epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json")
+@app.command(
+    epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json · "
+    "squall bench reconciliation --charts ."
+)
 def bench(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="by default, list the benchmarks")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
@@ -672,6 +695,10 @@ def bench(
         typer.Option(min=10_000, help="number of operations (checker); smaller numbers have no limit to meet"),
     ] = None,
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
+    short: Annotated[bool, typer.Option("--short", help="the form that takes seconds (experiments)")] = False,
+    charts: Annotated[
+        Path | None, typer.Option("--charts", metavar="DIRECTORY", help="draw the charts there (experiments)")
+    ] = None,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
 ) -> int:
@@ -683,9 +710,9 @@ def bench(
     out = console()
     if name is None:
         for known, about in bench_module.described():
-            out.print(f"{known:<14}{about}", markup=False)
+            out.print(f"{known:<23}{about}", markup=False)
         return 0
-    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
+    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion, "short": short}
     interrupted = False
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
@@ -700,6 +727,9 @@ def bench(
         bench_module.save(
             json_file, name, measurements, interrupted=interrupted, machine=machine(), versions=versions()
         )
+    if charts is not None and not interrupted:
+        for path in bench_module.draw(charts, name, measurements):
+            out.print(f"written    {path}", markup=False, soft_wrap=True)
     if interrupted:
         out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
         return INTERRUPTED_EXIT_STATUS
@@ -826,7 +856,7 @@ def status_of(arguments: list[str]) -> int:
         return 0
     try:
         with verbosely(arguments, version) if verbose else contextlib.nullcontext():
-            result = app(arguments or ["--help"], standalone_mode=False)
+            result = command_line()(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
         complain(str(wrong))
         return USAGE_EXIT_STATUS
@@ -843,6 +873,14 @@ def status_of(arguments: list[str]) -> int:
             return USAGE_EXIT_STATUS
         return crashed()
     return result if isinstance(result, int) else 0
+
+
+@functools.cache
+def command_line() -> TyperGroup:
+    """Return all commands with their parameters. To read them from the annotations takes 60 ms."""
+    made = typer.main.get_command(app)
+    assert isinstance(made, TyperGroup)
+    return made
 
 
 def version_line() -> str:

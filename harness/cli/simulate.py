@@ -36,6 +36,7 @@ from squall.harness.simulation.run.run import (
 )
 from squall.harness.simulation.run.run import simulate as simulate_seed
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.run.traces_file import compare_traces, make_place, read_traces, write_traces
 from squall.harness.simulation.why.account import findability_words
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
 from squall.results.checkers.engine.cluster import SparkTrouble
@@ -67,6 +68,8 @@ def simulate(
     spark_master: str | None = None,
     shrink: bool = False,
     lake: Path | None = None,
+    traces: Path | None = None,
+    same_as: Path | None = None,
 ) -> int:
     """Run the seeds, by default from the scenario's own seed on; return the status of the worst verdict.
 
@@ -74,12 +77,14 @@ def simulate(
     seed does. If interrupted, it sums up the completed seeds and raises KeyboardInterrupt (exit status 130). With
     `spark_master` the seeds run on a cluster; if that gives up, the seeds that did not end are unknown. `shrink`
     shortens the first failing seed of each kind afterwards. `lake` is where a row about the campaign is added.
+    `traces` is where the hash of each seed is written; those in `same_as` have to be the same, else the status is 1.
     """
     refuse_what_a_cluster_cannot(spark_master, keep=keep, picture=picture, processes=processes)
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
     refuse_unknown_mutants(mutants)
     named_places(buggify)
+    wanted_traces = None if same_as is None else read_traces(same_as)
     scenario, said = find_scenario(name, swarm=swarm, only=only)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed, buggify=buggify)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
@@ -87,6 +92,8 @@ def simulate(
     if keep is not None:
         for seed in wanted:
             refuse_kept(keep, seed)
+    if traces is not None:
+        make_place(traces)
     results: list[SimResult] = []
     rows = RowsAdder(lake, console, "simulate")
     with _seeds_run(spark_master, processes or os.cpu_count() or 1, console) as (run, shrinking):
@@ -99,6 +106,8 @@ def simulate(
             ended = None
         if results:
             console.print(summary(results), markup=False, highlight=False)
+        if traces is not None:
+            write_traces(traces, results)
         rows.add(lambda: _rows(results, scenario, first, options, spark_master, ended=bool(ended)))
         if not ended:
             left = f"interrupted: {len(results)} of {seeds} seeds ended"
@@ -111,6 +120,11 @@ def simulate(
     if picture is not None:
         save_picture(trace_of(scenario, first, options), picture)
         console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
+    if wanted_traces is not None and same_as is not None:
+        compared = compare_traces(results, wanted_traces)
+        console.print(f"{'traces':<11}{compared.words(same_as)}", markup=False, highlight=False, soft_wrap=True)
+        if compared.differing:
+            return 1
     verdicts = [result.verdict for result in results] + ["unknown"] * (not ended)
     return max((EXIT[verdict] for verdict in verdicts), key=lambda status: (status == 1, status))
 

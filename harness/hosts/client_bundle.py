@@ -46,6 +46,7 @@ WORKER_MODULES = (
     "squall.harness.plugins.load_plugins",
     "squall.harness.plugins.plugins",
     "squall.harness.scenario.recording",
+    "squall.harness.load.sampling",
     "squall.harness.load.tcp",
     "squall.harness.load.worker",
     "squall.results.history.rows",
@@ -54,8 +55,8 @@ WORKER_MODULES = (
     "squall.nodes.ports",
 )
 """Each goes with the packages around it."""
-WORKER_PACKAGES = ("squall.workloads", "squall.nodes.protocol")
-"""Packages sent besides harness modules; the native clients need the protocol."""
+WORKER_PACKAGES = ("squall.workloads", "squall.nodes.protocol", "squall.nemesis.agent")
+"""Packages sent besides harness modules; the native clients need the protocol, and samples of the host its agent's."""
 
 LIBRARIES = (
     "confluent-kafka",

@@ -180,7 +180,6 @@ class FetchedSystem(Protocol):
         """Fetch them onto the control node, unless they are there. Raises UsageError. Called before anything starts."""
         ...
 
-    @property
     def library(self) -> Library:
         """What was fetched; `configure` finds it on a host at `HostPaths.programs`."""
         ...
@@ -192,6 +191,19 @@ class DemandingSystem(Protocol):
 
     def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
         """Raise one UsageError for all hosts that lack what its nodes need."""
+        ...
+
+
+@runtime_checkable
+class ReachedSystem(Protocol):
+    """A system that runs already, and is reached by its addresses. Nothing is deployed or configured."""
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]: ...
+
+    @property
+    def security(self) -> Mapping[str, str]:
+        """How clients connect, by librdkafka's keys. It has credentials: it is written nowhere."""
         ...
 
 
@@ -258,7 +270,7 @@ class SquallNodes:
             directories=(directory, data),
             process=process,
             logs=(log, path, trace),
-            digest=(*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}"),
+            digest=digest_command(place, data, directory),
             trace=trace,
             metrics=f"{address}:{METRICS_PORT}",
             preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
@@ -296,6 +308,11 @@ def _formatting(
     initial = initial_voters(controllers, settings.run_id)
     command = (*_node_python(place), "-m", "squall.nodes.server.format")
     return (*command, "--config", config, *format_arguments(initial))
+
+
+def digest_command(place: HostPaths, data: str, directory: str) -> tuple[str, ...]:
+    """Return the command that describes the logs in `data`, for a bundle that has `squall/nodes`."""
+    return (*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}")
 
 
 def _node_python(place: HostPaths) -> tuple[str, ...]:

@@ -69,9 +69,9 @@ class RowsAdder:
 
 
 def add_entry(entry: Entry, lake: Path, say: Callable[[str], object]) -> None:
-    """Add an entry, or replace that of the same key. Trouble is reported by one line."""
+    """Add an entry that has no run directory, or replace that of the same key. Trouble is reported by one line."""
     try:
-        Lake(lake).add(entry)
+        Lake(lake).add(entry, keep=True)
     except OSError as trouble:
         say(f"{'lake':<11}no rows were added to {lake}: {trouble}")
 

@@ -15,6 +15,7 @@ from squall.harness.simulation.mutation.judging import KILLED
 from squall.harness.simulation.mutation.ledger import Entry as Judged
 from squall.harness.simulation.run.matrix import TrialResult
 from squall.harness.simulation.run.run import SimResult
+from squall.results.lake.figure_names import figure_names
 from squall.results.synthetic.forge_verify import CaseResult
 
 Row = dict[str, Any]
@@ -145,11 +146,12 @@ def of_cases(cases: Iterable[CaseResult], **more: Any) -> Rows:
 
 def of_benchmark(name: str, figures: Sequence[Measurement], *, ended: bool) -> Rows:
     """Return a row for each figure of a benchmark."""
+    names = figure_names([one.name for one in figures])
     return {
         "benchmarks": [
             {
                 "benchmark": name,
-                "figure": one.name,
+                "figure": figure,
                 "unit": one.unit,
                 "better": "higher" if one.higher_is_better else "lower",
                 "value": median(one.samples) if one.samples else one.measured,
@@ -158,8 +160,10 @@ def of_benchmark(name: str, figures: Sequence[Measurement], *, ended: bool) -> R
                 "stretch": one.stretch,
                 "passed": one.passed,
                 "ended": ended,
+                "peer": None if one.peer is None else one.peer.name,
+                "peer_value": None if one.peer is None else one.peer.value,
             }
-            for one in figures
+            for figure, one in zip(names, figures, strict=True)
         ]
     }
 

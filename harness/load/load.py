@@ -254,6 +254,7 @@ async def start_local_workers(
     workload: Mapping[str, Any],
     topics: Mapping[str, int],
     bootstrap: Sequence[tuple[str, int]],
+    security: Mapping[str, str] | None = None,
 ) -> LoadWorkers:
     """Start `count` workers on this machine; their segments and logs go to `directory`."""
     if count < 1:
@@ -267,6 +268,7 @@ async def start_local_workers(
             topics=dict(topics),
             bootstrap=list(bootstrap),
             directory=str(directory),
+            security=dict(security or {}),
         )
         for index in range(count)
     ]

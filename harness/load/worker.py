@@ -33,7 +33,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,8 @@ class WorkerSpec:
     clock_id: int = 0
     clock_offset: int = 0
     clock_error: int = 0
+    security: dict[str, str] = field(default_factory=dict)
+    """How clients connect to a secured cluster, by librdkafka's keys. It has credentials and is written nowhere."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerSpec:
@@ -329,9 +331,13 @@ def factory_for(spec: WorkerSpec) -> ClientFactory:
     def native() -> tuple[Connector, Clock]:
         from squall.harness.load.tcp import SocketsHere, TcpConnector
 
+        if spec.security:
+            from squall.harness.load.secure import SecureConnector
+
+            return connector_of(options, SecureConnector(SocketsHere(), spec.security)), MonotonicClock()
         return connector_of(options, TcpConnector(SocketsHere())), MonotonicClock()
 
-    return factory_of(options.client, tuple(spec.bootstrap), native)
+    return factory_of(options.client, tuple(spec.bootstrap), native, spec.security)
 
 
 async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:

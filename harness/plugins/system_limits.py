@@ -34,14 +34,20 @@ class SystemLimits:
     """Why it has no `mutants`, no `replicas` to compare, no `dynamic_voters`; what is not named it has."""
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a fault of this name cannot be carried out on it."""
+    no_faults: str = ""
+    """Why no fault at all can be carried out on it; empty if some can."""
+    reached: bool = False
+    """Whether it runs already and is reached by its addresses: nothing is deployed, and no hosts are needed."""
     jvm: bool = False
     """Whether its nodes are Java processes, whose options a suite may set."""
+    start_seconds: float = 0.0
+    """How much longer than ours its nodes may take until they serve: faults wait so much longer to be seen to end."""
     wrong_with_setting: Callable[[str, str], str | None] = any_setting
     """Why it does not take a key of `cluster.config` with this value; None if it does."""
 
     def why_not(self, fault: str) -> str | None:
         """Why a fault cannot be carried out; None if nothing is known against it."""
-        return self.faults.get(fault)
+        return self.no_faults or self.faults.get(fault)
 
 
 UNLIMITED: Final = SystemLimits()

@@ -21,6 +21,7 @@ OURS: Final = "squall"
 OWN: Final[Mapping[str, str]] = {
     OURS: "squall.harness.hosts.system:SquallNodes",
     "kafka": "squall.harness.systems.kafka.system:ApacheKafka",
+    "cluster": "squall.harness.systems.cluster.system:ReachedCluster",
 }
 ON_ZOOKEEPER: Final = "squall.harness.systems.zookeeper.system:SquallOnZooKeeper"
 """Our own nodes where ZooKeeper keeps the metadata; chosen by `cluster: {metadata: zookeeper}` and not by a name."""

@@ -26,6 +26,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,15 @@ from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.clock_offsets import HostClocks
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.packet_capture import LONGER_SECONDS, Captures, refuse_capture
-from squall.harness.hosts.system import ClusterSettings, System, system_of
+from squall.harness.hosts.system import ClusterSettings, ReachedSystem, System, system_of
+from squall.harness.load.client_samples import ClientSamples, client_samples, close_all
 from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run.bench_report import told_and_kept
 from squall.harness.run.host_sampler import HostSampler
 from squall.harness.run.node_records import NodeRecords
+from squall.harness.run.reached import ReachedTestbed
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.run.run_manifest import Facts, config_texts, manifest_of
 from squall.harness.run.testbed import Testbed
@@ -89,11 +92,12 @@ class ScenarioRun:
         self.hosts = hosts
         self.display = display
         self.command = command
+        self.slow_start = self.scenario.cluster.system.limits.start_seconds
         self.directory = plan.directory
         self.facts = Facts()
         self.started = datetime.now(UTC)
         self.token = None if hosts.lock is None else hosts.lock.token
-        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics, self.token)
+        self.testbed = self._testbed()
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
         self.load_agents: LoadAgents | None = None
@@ -102,6 +106,7 @@ class ScenarioRun:
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
         self.sampling: asyncio.Task[None] | None = None
+        self.client_samples: dict[str, ClientSamples] = {}
         self.sampler: HostSampler | None = None
         self.clocks = HostClocks(self.directory)
         self.node_records = NodeRecords(self.testbed, self.directory)
@@ -126,6 +131,12 @@ class ScenarioRun:
             await asyncio.shield(asyncio.ensure_future(self._wind_up()))
         return self.directory
 
+    def _testbed(self) -> Testbed:
+        topics = self.scenario.loaded_topics
+        if isinstance(self.system, ReachedSystem):
+            return ReachedTestbed(self.hosts.network, topics, self.system.bootstrap, self.system.security)
+        return Testbed(self.hosts.inventory, self.hosts.network, topics, self.token)
+
     def discard_if_empty(self) -> None:
         """Remove the directory of a run that never began to load: it has nothing to judge."""
         if self.facts.load_started is None:
@@ -143,9 +154,10 @@ class ScenarioRun:
         cluster = self.scenario.cluster
         calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
-        nodes = Nodes.of_inventory(self.hosts.inventory)
-        refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
-        refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
+        if not isinstance(self.system, ReachedSystem):
+            nodes = Nodes.of_inventory(self.hosts.inventory)
+            refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
+            refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self.plan.capture:
             refuse_capture(self.hosts.inventory)
         if self._aims_at_clients():
@@ -153,16 +165,11 @@ class ScenarioRun:
         await self.testbed.deploy(self.system, settings, faults=bool(self.plan.schedule.faults))
         await self.testbed.heal()  # a run that was killed may have left open faults
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
-        bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {
             name: {"bundle": one.bundle.name, "checksums": one.bundle.checksums}
             for name, one in self.testbed.deployed.items()
         }
-        self.display.stage(
-            "deploy",
-            f"node {bundle.name[:14]}… ({len(bundle.archive) / 1024:.0f} kB)",
-            f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
-        )
+        self._tell_deployed(began)
         remotes = [self.testbed.remotes[host.name] for host in self.hosts.inventory.clients]
         self.clients = await asyncio.to_thread(deploy_clients, remotes, workload=self.scenario.workload.name)
         for name, one in self.testbed.deployed.items():
@@ -180,6 +187,20 @@ class ScenarioRun:
         if self.scenario.cluster.mutants:
             self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
 
+    def _tell_deployed(self, began: float) -> None:
+        found = [one.bundle for one in self.testbed.deployed.values()]
+        if not found:
+            addresses = ", ".join(f"{host}:{port}" for host, port in self.testbed.bootstrap())
+            self.display.stage("reached", f"a cluster that runs already, brokers {addresses}", "nothing is deployed")
+            return
+        choice = self.scenario.cluster.system
+        node = "node" if choice.ours else str(choice)
+        self.display.stage(
+            "deploy",
+            f"{node} {found[0].name[:14]}… ({len(found[0].archive) / 1024:.0f} kB)",
+            f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
+        )
+
     def _aims_at_clients(self) -> bool:
         return any(isinstance(fault.options, PauseClients) for fault in self.plan.schedule.faults)
 
@@ -194,7 +215,7 @@ class ScenarioRun:
             for name, topic in self.scenario.cluster.topics.items()
         )
         replicas = sum(topic.partitions * topic.replication_factor for topic in topics)
-        seconds = READY_SECONDS + READY_SECONDS_PER_REPLICA * replicas
+        seconds = READY_SECONDS + self.slow_start + READY_SECONDS_PER_REPLICA * replicas
         try:
             await create_topics(self.testbed.admin, topics, seconds)
             state = await await_whole(
@@ -226,7 +247,7 @@ class ScenarioRun:
         try:
             await self._show_load(began, nemesis)
             if not nemesis.done():
-                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
+                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS + self.slow_start)
         finally:
             await cancelled(nemesis)
             await self._end_samples()
@@ -288,6 +309,7 @@ class ScenarioRun:
             workload=self.scenario.workload.model_dump(),
             topics=self.scenario.loaded_topics,
             bootstrap=self.testbed.bootstrap(),
+            security=self.system.security if isinstance(self.system, ReachedSystem) else None,
         )
 
     async def _nemesis(self, began: int) -> None:
@@ -316,11 +338,16 @@ class ScenarioRun:
             sleep=self.testbed.sleep,
             report=report,
             ports=self.testbed.ports(),
-            patience=patience,
+            patience=patience or self._patience(),
             operator=None if self.plan.idle_nemesis else operator,
             knock=self.testbed.knock,
             loads=self._loads(),
         )
+
+    def _patience(self) -> Patience:
+        """Return how long faults are watched, with the time that the system's nodes need to start."""
+        usual = Patience()
+        return replace(usual, end=usual.end + self.slow_start)
 
     def _loads(self) -> dict[str, LoadHost]:
         """Return the client hosts that faults may target; in a control, under a nemesis that does nothing."""
@@ -467,13 +494,18 @@ class ScenarioRun:
             self.facts.notes[SAMPLES] = f"not kept: {trouble}"
             return
         addresses = {name: plan.metrics for name, plan in self.testbed.plans.items() if plan.metrics}
-        self.sampler = HostSampler(self.testbed.hosts, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
+        if isinstance(self.workers, RemoteLoadWorkers):
+            shared = self.hosts.lab is not None
+            self.client_samples = client_samples(self.workers.workers, self.testbed.hosts, shared=shared)
+        sampled = {**self.testbed.hosts, **self.client_samples}
+        self.sampler = HostSampler(sampled, addresses, self.testbed.now_ns, self.testbed.sleep, writer.write)
         self.sampling = asyncio.create_task(self.sampler.run())
 
     async def _end_samples(self) -> None:
         if self.sampling is None or self.sampler is None:
             return
         await cancelled(self.sampling)
+        close_all(self.client_samples)
         self.facts.notes[SAMPLES] = self.sampler.told
         if not self.sampling.cancelled() and (trouble := self.sampling.exception()) is not None:
             self.facts.notes[SAMPLES] = f"{self.sampler.told}; ended early: {type(trouble).__name__}: {trouble}"

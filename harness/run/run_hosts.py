@@ -73,6 +73,9 @@ async def hosts_of(
     They are the hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab
     made for the run, which ends with the run, by any death. `locks` keeps hosts that stay.
     """
+    if plan.scenario.cluster.system.limits.reached:
+        yield Hosts(Inventory("a cluster that runs already", ()), _network_of(lab_name))
+        return
     if inventory is not None and inventory.lab is None:
         network = MachineNetwork()
         yield Hosts(inventory, network, lock=await locks.take(inventory, network, plan.run_id))
@@ -115,6 +118,11 @@ async def hosts_of(
         await asyncio.shield(asyncio.to_thread(lab_down, name))
         if held is not None:
             await asyncio.to_thread(locks.release, held, hosts_remain=False)
+
+
+def _network_of(lab_name: str | None) -> Network:
+    """Return from where a cluster is reached: this machine, or the network of a lab that is up."""
+    return MachineNetwork() if lab_name is None else standing_lab(lab_name).network
 
 
 def _shape_of(lab: Lab) -> tuple[int, int, int, int]:

@@ -135,7 +135,7 @@ class Testbed:
             await asyncio.to_thread(system.refuse_hosts, with_nodes)
         self.deployed = await asyncio.to_thread(deploy_all, with_nodes, system)
         if isinstance(system, FetchedSystem):
-            await asyncio.to_thread(self._place, system.library)
+            await asyncio.to_thread(self._place, system.library())
         places = {name: deployed.place for name, deployed in self.deployed.items()}
         self.plans = system.configure(self.inventory, places, settings)
         remotes = [self.remotes[name] for name in self.plans]

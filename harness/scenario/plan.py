@@ -56,6 +56,8 @@ class RunPlan:
     """Whether packets are captured on the nodes' hosts."""
     system: str = ""
     """The system that the command names instead of the suite's."""
+    properties: str = ""
+    """The file of client properties that the command names."""
     one_of_several: bool = False
     """Whether its suite file also holds other scenarios, or asks for other seeds."""
 
@@ -80,6 +82,8 @@ class RunPlan:
             words += ["--only", self.scenario.scenario]
         if self.system:
             words += ["--system", self.system]
+        if self.properties:
+            words += ["--client-properties", self.properties]
         if self.idle_nemesis and not self.scenario.idle_nemesis:
             words.append("--idle-nemesis")
         return shlex.join(words)
@@ -157,6 +161,7 @@ def planned(
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,
                 capture=capture,
                 system=suite.system,
+                properties=suite.properties,
                 one_of_several=suite.reduced or not suite.single,
             )
 
@@ -179,7 +184,7 @@ def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
 
 def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule) -> None:
     """Raise UsageError for faults that exclude each other, and for faults that the hosts of `place` do not support."""
-    if isinstance(place, Anywhere):
+    if isinstance(place, Anywhere) or scenario.cluster.system.limits.reached:
         refuse_clashes(suite, scenario, schedule)
         return
     nodes = Nodes.at(place, scenario)

@@ -142,6 +142,10 @@ class ClusterOptions(_Part):
         default=False,
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
     )
+    replication: Literal["pull", "push", "push-with-hint"] = Field(
+        default="pull",
+        description="simulation only: how metadata reaches the voters; `push` is Raft's AppendEntries, to compare with",
+    )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
     buggify: tuple[BuggifyPlace, ...] = Field(
         default=(), description="simulation only: where rare but legal things happen; see `squall buggify`"
@@ -342,6 +346,10 @@ class Scenario(_Part):
             raise ValueError("swarm: depositions: only ZooKeeper's controllers are deposed; set cluster.metadata")
         if self.cluster.combined and not self.swarm:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
+        if self.cluster.replication != "pull" and not self.swarm:
+            raise ValueError(
+                "cluster.replication: only simulated swarms push metadata; nodes on hosts pull as KRaft does"
+            )
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:
             raise ValueError("workload: give either operations, which are done as listed, or rate")
         if self.seeds and self.repeat != 1:
@@ -411,6 +419,8 @@ class Suite:
     """The scenarios of the file that are not run, in its order."""
     system: str = ""
     """The system that the command names instead of the file's; empty if it names none."""
+    properties: str = ""
+    """The file of client properties that the command names."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -423,19 +433,21 @@ class Suite:
         first = self.scenarios[0]
         return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
 
-    def on_system(self, named: str | None) -> Suite:
-        """Have all scenarios deploy the system of this name, or `NAME:VERSION`; unchanged without one.
+    def on_system(self, named: str | None, properties: Path | None = None) -> Suite:
+        """Have all scenarios test the system that a command line names; unchanged without one.
 
-        Raises UsageError for an unknown one.
+        `properties` is a file of client properties, of a cluster that runs already. Raises UsageError.
         """
         if named is None:
+            if properties is not None:
+                raise UsageError("--client-properties: is for --system cluster:HOST:PORT")
             return self
-        system = chosen_system(named)
+        system = chosen_system(named, str(properties or ""))
         scenarios = tuple(
             one.model_copy(update={"cluster": one.cluster.model_copy(update={"system": system})})
             for one in self.scenarios
         )
-        return replace(self, scenarios=scenarios, system=named)
+        return replace(self, scenarios=scenarios, system=named, properties=str(properties or ""))
 
     def only(self, name: str | None, seed: int | None = None) -> Suite:
         """Reduce the suite to one scenario, and with a seed to one run of it.

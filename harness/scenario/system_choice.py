@@ -36,6 +36,11 @@ class SystemChoice(BaseModel):
     version: str = Field(default="", description="one of the system's versions; the newest unless given")
     jvm: str = Field(default="", description="options of the Java virtual machine, instead of the usual ones for a lab")
 
+    bootstrap: str = Field(default="", description="of the system `cluster`: addresses of brokers, host:port,…")
+    properties: str = Field(
+        default="", description="of the system `cluster`: a file of client properties, for TLS and SASL"
+    )
+
     @model_validator(mode="after")
     def _that_exists(self) -> SystemChoice:
         limits = self.limits
@@ -44,6 +49,8 @@ class SystemChoice(BaseModel):
             raise ValueError(f"version: {self.name} has no version {self.version}{known}")
         if self.jvm and not limits.jvm:
             raise ValueError(f"jvm: nodes of {self.name} are no Java processes")
+        if (self.bootstrap or self.properties) and not limits.reached:
+            raise ValueError(f"bootstrap and properties are for the system `cluster`; {self.name} is deployed")
         return self
 
     @model_serializer
@@ -54,7 +61,8 @@ class SystemChoice(BaseModel):
     @property
     def options(self) -> dict[str, str]:
         """What is given beside the name: the arguments that make the system."""
-        return {key: value for key, value in (("version", self.version), ("jvm", self.jvm)) if value}
+        given = (("version", self.version), ("jvm", self.jvm), ("bootstrap", self.bootstrap))
+        return {key: value for key, value in (*given, ("properties", self.properties)) if value}
 
     @property
     def ours(self) -> bool:
@@ -72,14 +80,17 @@ def _by_name(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def chosen_system(text: str) -> SystemChoice:
-    """Return the choice of a command line, `NAME` or `NAME:VERSION`. Raises UsageError."""
-    name, _, version = text.partition(":")
+def chosen_system(text: str, properties: str = "") -> SystemChoice:
+    """Return the choice of a command line: `NAME`, `NAME:VERSION` or `cluster:HOST:PORT,…`. Raises UsageError."""
+    name, _, rest = text.partition(":")
     try:
-        return SystemChoice(name=name, version=version)
+        reached = limits_of_system(known_system(name)).reached
+        return SystemChoice(name=name, properties=properties, **{"bootstrap" if reached else "version": rest})
     except ValidationError as wrong:
         problem = wrong.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise UsageError(f"--system: {shown(text)} {problem.removeprefix('version: ')}") from None
+        raise UsageError(f"--system: {shown(text)}: {problem.removeprefix('version: ')}") from None
+    except ValueError as wrong:
+        raise UsageError(f"--system: {shown(text)} {wrong}") from None
 
 
 SystemOption = Annotated[SystemChoice, BeforeValidator(_by_name, json_schema_input_type=str | SystemChoice)]

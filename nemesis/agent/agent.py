@@ -7,6 +7,11 @@
 Each request gets one response. Responses may be out of order: each request has its own thread, because a slow probe
 must not delay a heal. The agent exits when standard input ends; open faults remain, and the keeper ends them.
 
+A control process that is killed while its network is down may end the connection with a reset that never arrives (TCP
+does not repeat a reset). Neither sshd nor the agent would ever notice, as long as they have nothing to send. So the
+agent sends an empty response (`{}`) every `KNOCK_S` seconds: the kernel of a living control machine resets the
+connection, that of a dead one does not acknowledge, and in both cases sshd ends the agent's standard input.
+
     python3 -u -m squall.nemesis.agent --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
         [--reduced ADDRESS] [--lock TOKEN]
 
@@ -75,6 +80,7 @@ from squall.nemesis.agent.process_verbs import ProcessVerbs
 from squall.nemesis.agent.rpc.rpc import checked_ports
 
 PROBE_PORT = 7465
+KNOCK_S = 3.0
 CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})
 """Besides `probe.…`: verbs that are answered whichever token the host's lock has."""
 Arguments = dict[str, Any]
@@ -414,6 +420,7 @@ class Channel:
 
     def serve(self) -> None:
         """Serve until standard input ends. Requests received before that are still carried out (10 s at most)."""
+        threading.Thread(target=self._knock, name="knock", daemon=True).start()
         threads: list[threading.Thread] = []
         for line in sys.stdin:
             if not line.strip():
@@ -439,6 +446,16 @@ class Channel:
             answer = {"op": op, "ok": False, "kind": "bad_argument", "error": error}
         except Exception as trouble:
             answer = {"op": op, "ok": False, "kind": "failed", "error": f"{type(trouble).__name__}: {trouble}"}
+        self._write(answer)
+
+    def _knock(self) -> None:
+        """Show whether the other end is still there; standard input ends if it is not."""
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                time.sleep(KNOCK_S)
+                self._write({})
+
+    def _write(self, answer: Arguments) -> None:
         with self._writing:
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()

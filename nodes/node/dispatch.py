@@ -72,6 +72,9 @@ CONTROLLER_VERSIONS: Versions = {
 }
 """APIs of a controller for voters and brokers."""
 
+PUSH_VERSIONS: Versions = {int(ApiKey.APPEND_ENTRIES): (0, 0)}
+"""What the controllers of a quorum that pushes offer besides."""
+
 
 _SPOKEN_TO_BROKERS = {int(ApiKey.FETCH): 16, int(ApiKey.LIST_OFFSETS): 8}
 """APIs whose newer versions add nothing between brokers."""
@@ -80,7 +83,8 @@ _SPOKEN_TO_BROKERS = {int(ApiKey.FETCH): 16, int(ApiKey.LIST_OFFSETS): 8}
 def peer_version(message: Message, *, to_controller: bool) -> int:
     """The version for a request to a peer: the newest that adds anything and that its listener serves."""
     if to_controller:
-        return CONTROLLER_VERSIONS[message.API_KEY][1]
+        versions = PUSH_VERSIONS if message.API_KEY in PUSH_VERSIONS else CONTROLLER_VERSIONS
+        return versions[message.API_KEY][1]
     return _SPOKEN_TO_BROKERS.get(message.API_KEY, BROKER_VERSIONS[message.API_KEY][1])
 
 
@@ -109,6 +113,7 @@ _PURPOSES = {
     int(ApiKey.VOTE): "quorum",
     int(ApiKey.BEGIN_QUORUM_EPOCH): "quorum",
     int(ApiKey.END_QUORUM_EPOCH): "quorum",
+    int(ApiKey.APPEND_ENTRIES): "append",
     int(ApiKey.UPDATE_RAFT_VOTER): "voters",
     int(ApiKey.BROKER_REGISTRATION): "lifecycle",
     int(ApiKey.BROKER_HEARTBEAT): "lifecycle",

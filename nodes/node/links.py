@@ -31,6 +31,7 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
 from squall.nodes.node.timings import Recent
 from squall.nodes.ports import NullTrace, Rng, Trace
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ClientSession, Complete, OutboundRequest, ToActiveController, ToVoter
 from squall.nodes.protocol.schema import Message
 
@@ -193,7 +194,7 @@ class Links:
                 )
         version = self._version_of(request.message, to_controller=link.to_controller)
         chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
-        self._outbox.append(Send(link.connection, chunks))
+        self._outbox.append(Send(link.connection, chunks, early=request.message.API_KEY == ApiKey.APPEND_ENTRIES))
 
     def _follow_controller(self, waiting: _Waiting) -> Complete:
         def complete(now: int, response: Message | None) -> None:

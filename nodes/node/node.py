@@ -21,6 +21,7 @@ Exceptions from components pass through: a node with a broken invariant or a bro
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from squall.nodes.broker.broker import Broker
@@ -34,7 +35,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.base import NEVER, BaseNode, Handle
 from squall.nodes.node.control_time import ControlTime
 from squall.nodes.node.controller_endpoints import ControllerEndpoints
-from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
+from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS, PUSH_VERSIONS
 from squall.nodes.node.effects import Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
@@ -44,6 +45,7 @@ from squall.nodes.node.timings import ApiTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.raft.config import KRAFT, Variant
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.storage.errors import CorruptFile
 
@@ -65,8 +67,12 @@ class Node(BaseNode):
         mutants: Mutants = HEALTHY,
         buggify: Buggify = OFF,
         stopwatch: Stopwatch | None = None,
+        variant: Variant = KRAFT,
     ) -> None:
-        """Read and recover the files on the disk, which may take long. Raises NodeError."""
+        """Read and recover the files on the disk, which may take long. Raises NodeError.
+
+        Only simulations exchange parts of KRaft for others, by `variant`.
+        """
         self.config = config
         self.outbox: list[Effect] = []
         self.notices: list[str] = []
@@ -75,14 +81,15 @@ class Node(BaseNode):
         try:
             directory_id = directory_identity(config, disk, rng)
             self.raft = RaftReplica(
-                raft_config(config, directory_id),
+                replace(raft_config(config, directory_id), variant=variant),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
             )  # fmt: skip
             self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
-        self._open_channels(stopwatch, BROKER_VERSIONS, CONTROLLER_VERSIONS)
+        pushed = PUSH_VERSIONS if variant.replication.pushes else {}
+        self._open_channels(stopwatch, BROKER_VERSIONS, {**CONTROLLER_VERSIONS, **pushed})
         self.links = Links(f"node-{config.node_id}", self, rng, self.outbox, trace)
         self.controller_times = ApiTimes()
         """Times of the requests that the controller decided, of any API; the quorum's are not among them."""
@@ -143,6 +150,7 @@ class Node(BaseNode):
             int(ApiKey.UPDATE_RAFT_VOTER): self.raft.handle_update_raft_voter,
             int(ApiKey.FETCH_SNAPSHOT): self.raft.handle_fetch_snapshot,
             int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
+            int(ApiKey.APPEND_ENTRIES): self.raft.handle_append_entries,
             int(ApiKey.DESCRIBE_CLUSTER): ControllerEndpoints(self.config.cluster_id, self.raft).describe,
         }
         if self.controller is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION, METADATA_TOPIC_ID, ZERO_ID
 from squall.nodes.storage.log import LogConfig
@@ -28,6 +29,32 @@ class Voter:
     port: int
     directory_id: bytes = ZERO_ID
     """The directory of its log; all zeros while unknown."""
+
+
+class Replication(Enum):
+    """How records reach the voters. KRaft pulls; the others are Raft's, to compare with (`push_replication`)."""
+
+    PULL = "pull"
+    PUSH = "push"
+    """AppendEntries; a refused one is tried again one record earlier."""
+    PUSH_WITH_HINT = "push-with-hint"
+    """A refusal names the epoch that conflicts and where it begins, so that the leader skips it whole."""
+
+    @property
+    def pushes(self) -> bool:
+        return self is not Replication.PULL
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What of KRaft is exchanged for comparisons, in simulation; no node on a host has another than `KRAFT`."""
+
+    replication: Replication = Replication.PULL
+    pre_vote: bool = True
+    """Ask whether a majority would vote for this replica before it stands (KIP-996)."""
+
+
+KRAFT = Variant()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +97,7 @@ class RaftConfig:
     """
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     """`metadata.max.retention.ms`: also delete a snapshot whose last record is older, in ms; -1 is forever."""
+    variant: Variant = KRAFT
 
     def __post_init__(self) -> None:
         if len(self.directory_id) != 16:

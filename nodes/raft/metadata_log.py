@@ -319,11 +319,54 @@ class MetadataLog:
                 f"epoch {epoch} is said to end at {end_offset} at the leader, which would cut this log to {target}, "
                 f"below its high watermark {high_watermark}"
             )
+        self._truncate_to(target)
+
+    def _truncate_to(self, target: int) -> None:
         self._trace.event("truncate", node=self._node, end=target, was=self.end_offset)
         self._log.truncate_to(target)
         latest = self.snapshots.latest
         if latest is not None and target == latest.end_offset:
             self._log.assign_epoch(latest.epoch, target)  # the only record of this epoch if the log begins here
+
+    def epoch_before(self, offset: int) -> int | None:
+        """The epoch of the record before `offset`: -1 at the beginning of the log, None where this log has none."""
+        if offset == 0:
+            return -1
+        if not self.start_offset <= offset <= self.end_offset:
+            return None
+        oldest = self.snapshots.oldest
+        if offset == self.start_offset:
+            return None if oldest is None else oldest.epoch
+        return self._log.epochs.epoch_of(offset - 1)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch here that is not above `epoch`, and its end."""
+        return self._log.end_offset_for(epoch)
+
+    def epoch_start(self, epoch: int) -> int:
+        """Where an epoch of this log begins."""
+        return next((start for known, start in self._log.epochs.entries if known == epoch), self.start_offset)
+
+    def without_known(self, content: memoryview, high_watermark: int) -> memoryview:
+        """What this log lacks of whole batches that continue a prefix of it, having truncated what contradicts them.
+
+        A batch that is here at the same offset and epoch is the same batch (LM). Raises Implausible rather than
+        truncate committed records.
+        """
+        position = 0
+        for header, batch in iterate_batches(content):
+            if header.base_offset >= self.end_offset:
+                break
+            if self._log.epochs.epoch_of(header.base_offset) != header.leader_epoch:
+                if header.base_offset < high_watermark:
+                    raise Implausible(
+                        f"the batch at {header.base_offset} of epoch {header.leader_epoch} contradicts this log, "
+                        f"which is committed up to {high_watermark}"
+                    )
+                self._truncate_to(header.base_offset)
+                break
+            position += len(batch)
+        return content[position:]
 
     # -- reading ----------------------------------------------------------------------------------------------
 

@@ -27,8 +27,9 @@ from squall.nodes.protocol.requests.session import OutboundRequest, ServerReques
 from squall.nodes.raft.config import NEVER, RaftConfig
 from squall.nodes.raft.core import Core, load_voters
 from squall.nodes.raft.elections import Elections
-from squall.nodes.raft.errors import NotLeader
+from squall.nodes.raft.errors import InvariantViolation, NotLeader
 from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
+from squall.nodes.raft.push_replication import PushReplication
 from squall.nodes.raft.quorum_state import QuorumStateStore
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
@@ -74,6 +75,8 @@ class RaftReplica:
         self._service = FetchService(self._core)
         self._snapshot_service = SnapshotService(self._core)
         self._fetcher = Fetcher(self._core, rng)
+        pushes = config.variant.replication.pushes
+        self._push = PushReplication(self._core, self._service, self._fetcher) if pushes else None
         self._voter_changes = VoterChanges(self._core)
         self._closed = False
         self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
@@ -212,6 +215,8 @@ class RaftReplica:
         for values in batches:
             last_offset = self._core.log.append(values, role.epoch, self._core.clock.now_ms())
         self._service.wake(now)
+        if self._push is not None:
+            self._push.wake(now)
         return last_offset
 
     def flush(self, now: int) -> None:
@@ -219,6 +224,8 @@ class RaftReplica:
         if self.config.votes:
             self._core.log.flush()
             self._service.advance(now)
+            if self._push is not None:
+                self._push.wake(now)
             self._voter_changes.advance(now)
 
     def resign(self, now: int) -> None:
@@ -269,6 +276,12 @@ class RaftReplica:
     def handle_fetch(self, now: int, request: ServerRequest) -> None:
         self._service.handle_fetch(now, request)
 
+    def handle_append_entries(self, now: int, request: ServerRequest) -> None:
+        """Raises InvariantViolation at a replica that pulls: its listener does not offer this."""
+        if self._push is None:
+            raise InvariantViolation(f"node {self.config.node_id} pulls, and was sent AppendEntries")
+        self._push.handle_append_entries(now, request)
+
     def handle_fetch_snapshot(self, now: int, request: ServerRequest) -> None:
         self._snapshot_service.handle_fetch_snapshot(now, request)
 
@@ -296,7 +309,7 @@ class RaftReplica:
         if isinstance(role, Unattached):
             self._fetcher.run_unattached(now, role)
         elif isinstance(role, Follower):
-            self._fetcher.run_follower(now, role)
+            (self._push or self._fetcher).run_follower(now, role)
         elif isinstance(role, Prospective):
             self._elections.run_prospective(now, role)
         elif isinstance(role, Candidate):
@@ -305,6 +318,8 @@ class RaftReplica:
             self._elections.run_resigned(now, role)
         elif now >= role.resign_at(self._patience):
             self.resign(now)
+        elif self._push is not None:
+            self._push.run_leader(now, role)
         else:
             self._elections.announce(now, role)
             self._service.wake(now)

@@ -152,8 +152,11 @@ class Quorum:
         self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=candidate.id)
 
     def become_prospective(self, now: int) -> None:
-        """Start a pre-vote. Epoch, vote and the last known leader stay the same."""
+        """Start a pre-vote. Epoch, vote and the last known leader stay the same. Without pre-votes: stand at once."""
         role = self.role
+        if not self._config.variant.pre_vote:
+            self.become_candidate(now)
+            return
         self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(role, Leader), "a leader cannot stand for election")
         lost = role.elections_lost + 1 if isinstance(role, Candidate) else 0
@@ -187,6 +190,8 @@ class Quorum:
         self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(self.role, Leader), "a leader cannot stand for election")
         lost = self.role.elections_lost if isinstance(self.role, Prospective) else 0
+        if isinstance(self.role, Candidate):
+            lost = self.role.elections_lost + 1
         self._enter(
             Candidate(
                 epoch=self.epoch + 1,

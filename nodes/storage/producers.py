@@ -195,7 +195,7 @@ class ProducerStates:
                 remove_if_there(self._disk, self._path(at))
                 continue
             content = read_whole(self._disk, self._path(at))
-            if content is not None and self._decode(content):
+            if content is not None and self.decode(content):
                 return at
             remove_if_there(self._disk, self._path(at))
         return None
@@ -219,7 +219,7 @@ class ProducerStates:
                 )
         return bytes(entries + earlier)
 
-    def _decode(self, content: bytes) -> bool:
+    def decode(self, content: bytes) -> bool:
         """Replace the state by a snapshot's. If the snapshot is damaged, return False and leave the state empty."""
         if len(content) < _HEAD.size + _COUNT.size:
             return False

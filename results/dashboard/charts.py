@@ -142,6 +142,8 @@ def benchmark_chart(figure: BenchmarkFigure) -> Chart:
     for name, value in (("required", figure.must), ("ambitious", figure.stretch)):
         if value is not None:
             series.append(Series(name, [xs[0], xs[-1]], [value, value]))
+    if figure.peer:
+        series.append(Series(figure.peer, xs, [one.peer for one in points]))
     marks = tuple(
         Mark(xs[one.night], f"{percent(one.shift)} with commit {short_commit(points[one.night].commit)}", kind="change")
         for one in figure.changes

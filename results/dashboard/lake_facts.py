@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from squall.results.history.manifest import CANARIES
 from squall.results.lake.store import Lake
 from squall.results.lake.triage import Triage, decisions
+from squall.results.regression.measured_run import MeasuredRun, measured_runs, scenario_of
 
 Row = Mapping[str, Any]
 UNJUDGED: Final = "none"
@@ -75,6 +78,10 @@ class MachineSample:
     sync_ms: float | None
     round_trip_ms: float | None
 
+    @property
+    def canaries(self) -> dict[str, float | None]:
+        return {name: getattr(self, name) for name in CANARIES}
+
 
 @dataclass(frozen=True)
 class Run:
@@ -100,7 +107,18 @@ class Run:
 
     @property
     def scenario(self) -> str:
-        return self.row["scenario"] or "(unnamed)"
+        return scenario_of(self.row) or "(unnamed)"
+
+    @cached_property
+    def measured(self) -> MeasuredRun:
+        """The figures by which it is compared, except recovery, which needs its topic-partitions."""
+        key, latency, machine = self.row["key"], self.latency, self.machine
+        tables: dict[str, list[Row]] = {"runs": [self.row]}
+        if latency is not None:
+            tables["latency"] = [{"key": key, "classes": latency.classes, "counts": latency.counts}]
+        if machine is not None:
+            tables["machines"] = [{"key": key, "name": machine.name, **machine.canaries}]
+        return measured_runs(tables)[0]
 
     @property
     def verdict(self) -> str:
@@ -151,6 +169,8 @@ class LakeFacts:
     host_metrics: tuple[HostMetric, ...] = ()
     nights: tuple[Row, ...] = ()
     mutants: tuple[Row, ...] = ()
+    machines: Mapping[str, Row] = field(default_factory=dict)
+    """Rows of the table `machines` of benchmarks, by key."""
     decisions: tuple[Triage, ...] = ()
     """What people have decided about change points, the oldest first."""
 
@@ -173,10 +193,12 @@ def read_lake(lake: Lake) -> LakeFacts:
                 next((_machine(one) for one in machines[key]), None),
             )
         )
+    benchmarks = _dated(lake, "benchmarks")
     return LakeFacts(
         runs=tuple(sorted(runs, key=lambda one: (one.started, one.key))),
         campaigns=_dated(lake, "campaigns"),
-        benchmarks=_dated(lake, "benchmarks"),
+        benchmarks=benchmarks,
+        machines={key: machines[key][0] for key in {one["key"] for one in benchmarks} if machines[key]},
         host_metrics=_host_metrics(lake),
         nights=_dated(lake, "nights"),
         mutants=_dated(lake, "mutants"),

@@ -1,7 +1,7 @@
 """The level of each scenario's metrics over nights, where it changed, and whether it changed tonight.
 
-A night's latency quantile is read off the sum of the histograms of its runs, its outage is the longest of all, its
-duration the median. Percentiles are never averaged.
+A night's figures, its canaries and the causes of changes are those of `squall trends` (`results.regression.nights`).
+The duration of load and check is the page's own. Percentiles are never averaged.
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ import msgspec
 from squall.results.dashboard.lake_facts import Run
 from squall.results.dashboard.nights import Cell, Nights
 from squall.results.dashboard.series_cache import SeriesCache
-from squall.results.lake.histogram import added, quantile_seconds
 from squall.results.lake.triage import State, Triage, decided
+from squall.results.regression.metrics import METRICS as TRENDS
+from squall.results.regression.nights import (
+    alarms_with_causes,
+    counted,
+    figure_of_night,
+    point_id,
+    points_with_causes,
+)
 from squall.results.trends.alarms import Alarm
 from squall.results.trends.change_points import ChangePoint
 
@@ -42,34 +49,31 @@ class Metric:
     trend: str = ""
 
 
-def _greatest_outage(runs: Sequence[Run]) -> float | None:
-    return max((one.outage_s for one in runs if one.outage_s is not None), default=None)
-
-
 def _median_seconds(runs: Sequence[Run]) -> float | None:
     found = [one.seconds for one in runs if one.seconds]
     return median(found) if found else None
 
 
-def _quantile(name: str, share: float) -> Callable[[Sequence[Run]], float | None]:
+def _as_in_trends(name: str) -> Callable[[Sequence[Run]], float | None]:
+    """Return the figure of this name in `squall trends`, in seconds."""
+    metric = TRENDS[name]
+    scale = 1e-3 if metric.unit == "ms" else 1.0
+
     def figure(runs: Sequence[Run]) -> float | None:
-        found = [one.latency for one in runs if one.latency is not None]
-        if len(found) == 1:
-            value: float | None = getattr(found[0], name)
-            return value
-        return quantile_seconds(added((one.classes, one.counts) for one in found), share)
+        value = figure_of_night(metric, [one.measured for one in runs])
+        return None if math.isnan(value) else value * scale
 
     return figure
 
 
 METRICS: Final = (
-    Metric("p50", "median latency", _quantile("p50", 0.5), 0.5, "p50"),
-    Metric("p99", "p99 latency", _quantile("p99", 0.99), 0.99, "p99"),
-    Metric("p999", "p99.9 latency", _quantile("p999", 0.999), 0.999, "p99.9"),
-    Metric("outage", "longest outage", _greatest_outage, trend="longest-outage"),
+    Metric("p50", "median latency", _as_in_trends("p50"), 0.5, "p50"),
+    Metric("p99", "p99 latency", _as_in_trends("p99"), 0.99, "p99"),
+    Metric("p999", "p99.9 latency", _as_in_trends("p99.9"), 0.999, "p99.9"),
+    Metric("outage", "longest outage", _as_in_trends("longest-outage"), trend="longest-outage"),
     Metric("duration", "time of load and check", _median_seconds),
 )
-WITH_ALARM: Final = ("p50", "p99", "outage")
+WITH_ALARM: Final = frozenset(one.name for one in METRICS if one.trend)
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class Change:
     commits_before: tuple[str, ...]
     commits: tuple[str, ...]
     decision: Triage | None = None
+    id: str = ""
+    """Its id in `squall trends`; empty of a metric that only the page has."""
 
     @property
     def state(self) -> State:
@@ -127,13 +133,13 @@ def canary_of(nights: Nights, days: Sequence[str], name: str = "loop_ms") -> lis
 
 @dataclass(frozen=True)
 class Basis:
-    """What the levels of all scenarios rest on: nights, the canary on each of the last, and what is known of series.
+    """What the levels of all scenarios rest on: nights, each canary on each of the last, and what is known of series.
 
     `decisions` are those of people about change points, the oldest first.
     """
 
     nights: Nights
-    canary: Sequence[float]
+    canaries: Sequence[Sequence[float]]
     cache: SeriesCache
     decisions: Sequence[Triage] = ()
 
@@ -158,25 +164,29 @@ def _level(scenario: str, metric: Metric, basis: Basis) -> Level:
     values = [metric.of(_measured(cells[day])) if day in cells else None for day in days]
     series = [math.nan if one is None else one for one in values]
     measured = sum(one is not None for one in values)
-    machine = basis.canary if sum(not math.isnan(one) for one in basis.canary) > 1 else None
-    points = basis.cache.change_points(series, machine) if measured > 1 else ()
+    points = basis.cache.change_points(series) if measured > 1 else ()
     changes = tuple(
-        _change(one, days, values, cells, basis.decision(scenario, metric, days[one.night])) for one in points
+        _change(one, scenario, metric, days, values, cells, basis.decision(scenario, metric, days[one.night]))
+        for one in points_with_causes(points, series, basis.canaries)
     )
     alarm = None
     if metric.name in WITH_ALARM and measured and values[-1] is not None:
-        alarm = basis.cache.alarm_of_the_last_night(series, machine)
+        alarm = basis.cache.alarm_of_the_last_night(series)
+        alarm = None if alarm is None else alarms_with_causes((alarm,), series, basis.canaries)[0]
     about_alarm = None if alarm is None else basis.decision(scenario, metric, days[alarm.since])
     return Level(scenario, metric, days, tuple(values), changes, alarm, about_alarm)
 
 
 def _measured(cell: Cell) -> list[Run]:
     """The runs whose figures mean something: nodes that are broken on purpose do not count with the others."""
-    return [one for one in cell.runs if not one.row["mutants"]] or list(cell.runs)
+    kept = {one.key for one in counted([run.measured for run in cell.runs])}
+    return [one for one in cell.runs if one.key in kept]
 
 
 def _change(
     point: ChangePoint,
+    scenario: str,
+    metric: Metric,
     days: Sequence[str],
     values: Sequence[float | None],
     cells: Mapping[str, Cell],
@@ -190,6 +200,7 @@ def _change(
         commits_before=_commits(cells[days[before]]),
         commits=_commits(cells[days[point.night]]),
         decision=decision,
+        id=point_id(scenario, metric.trend, days[point.night]) if metric.trend else "",
     )
 
 

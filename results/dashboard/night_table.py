@@ -56,13 +56,14 @@ def _left_out(row: Row) -> Iterator[tuple[str, str]]:
 def not_run_tonight(nights: Nights, recorded: NightFacts | None) -> list[tuple[str, str]]:
     """Return what was not run tonight, with reasons: what was left out, and scenarios that ran a week before.
 
-    What one night leaves out and another of the same day runs was run.
+    What one night leaves out and another of the same day runs was run. A night calls a scenario by its name in both
+    worlds.
     """
     ran = {scenario for scenario, cells in nights.cells.items() if nights.tonight in cells}
-    found = {name: why for name, why in (recorded.left_out if recorded else ()) if name not in ran}
+    names = {scenario: nights.name_of(scenario) for scenario in nights.scenarios}
+    ran_by_name = {names[one] for one in ran}
+    found = {name: why for name, why in (recorded.left_out if recorded else ()) if name not in ran_by_name}
     week = nights.last(8)[:-1]
-    for scenario in nights.scenarios:
-        last = max(nights.cells[scenario])
-        if scenario not in ran and last in week and scenario not in found:
-            found[scenario] = NO_REASON
-    return sorted(found.items())
+    missing = [one for one in nights.scenarios if one not in ran and max(nights.cells[one]) in week]
+    without_reason = {one: NO_REASON for one in missing if names[one] not in found}
+    return sorted((found | without_reason).items())

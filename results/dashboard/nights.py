@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from squall.results.dashboard.lake_facts import Row, Run
+from squall.results.regression.nights import days_of_nights
 
 Outcome = Literal["valid", "expected", "unknown", "invalid"]
 """How a run ended, compared with what its scenario expects. Both a violation that was not expected and an expected one
@@ -86,6 +87,11 @@ class Nights:
     def scenarios(self) -> tuple[str, ...]:
         return tuple(sorted(self.cells))
 
+    def name_of(self, scenario: str) -> str:
+        """Return the name that a suite gives a scenario, without the world."""
+        newest = max(self.cells[scenario])
+        return self.cells[scenario][newest].runs[-1].row["scenario"] or ""
+
     def runs_of(self, day: str) -> list[Run]:
         return [run for cells in self.cells.values() if day in cells for run in cells[day].runs]
 
@@ -98,10 +104,12 @@ def nights_of(runs: Sequence[Run], recorded: Iterable[Row] = ()) -> Nights:
 
     A night without a row began on the day of its first run.
     """
-    named = {str(row["night"]): str(row["date"]) for row in recorded if row["night"]}
-    for run in runs:
-        if run.row["night"]:
-            named.setdefault(run.row["night"], run.date)
+    named = days_of_nights(
+        [
+            *((row["night"] or "", str(row["date"])) for row in recorded),
+            *((run.row["night"] or "", run.date) for run in runs),
+        ]
+    )
     day_of = {run.key: named.get(run.row["night"] or "", run.date) for run in runs}
     grouped: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:

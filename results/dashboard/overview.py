@@ -12,7 +12,7 @@ from squall.results.dashboard.coverage import Coverage, coverage_of
 from squall.results.dashboard.findings import KnownFinding, known_findings
 from squall.results.dashboard.fleet import Fleet, fleet_of
 from squall.results.dashboard.lake_facts import LakeFacts, Run
-from squall.results.dashboard.levels import NIGHTS_MAX, Basis, Level, canary_of, levels_of
+from squall.results.dashboard.levels import CANARIES, NIGHTS_MAX, Basis, Level, canary_of, levels_of
 from squall.results.dashboard.night_table import NightFacts, night_facts
 from squall.results.dashboard.nights import Nights, nights_of
 from squall.results.dashboard.series_cache import SeriesCache
@@ -53,7 +53,7 @@ def overview_of(facts: LakeFacts, cache: SeriesCache | None = None) -> Overview:
         facts=facts,
         nights=nights,
         findings=known_findings(nights),
-        levels=levels_of(Basis(nights, canary_of(nights, nights.last(NIGHTS_MAX)), cache, facts.decisions)),
+        levels=levels_of(Basis(nights, _canaries(nights), cache, facts.decisions)),
         flakes=[one for one in flakes if one.flakes],
         flake_total=FlakeRate("all scenarios", sum(one.flakes for one in flakes), sum(one.runs for one in flakes)),
         fleet=fleet_of(facts, nights, cache),
@@ -62,6 +62,10 @@ def overview_of(facts: LakeFacts, cache: SeriesCache | None = None) -> Overview:
         simulation=simulation_of(facts),
         recorded=night_facts(facts, nights),
     )
+
+
+def _canaries(nights: Nights) -> list[list[float]]:
+    return [canary_of(nights, nights.last(NIGHTS_MAX), name) for name in CANARIES]
 
 
 def _flakes(nights: Nights) -> list[FlakeRate]:

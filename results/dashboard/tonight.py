@@ -249,7 +249,8 @@ def _machine(overview: Overview, alarms: Sequence[Level]) -> Tile:
         return _tile("Machine", "doubt", "its speed varied within runs", lines)
     if fleet.noise_tonight is None:
         return _tile("Machine", "doubt", "nothing was measured", lines)
-    return _tile("Machine", "good", "as fast and quiet as before", lines)
+    alone = len(overview.nights.days) == 1
+    return _tile("Machine", "good", "quiet, on the first night" if alone else "as fast and quiet as before", lines)
 
 
 # -- grid -------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Metric:
 
 
 METRICS: Final[Mapping[str, Metric]] = {
-    "process_cpu": Metric("cores", "processors that the node's process used"),
+    "process_cpu": Metric("cores", "processors that the node's process used; on a client host, its load workers"),
     "process_memory": Metric("B", "resident memory of the node's process"),
     "process_read": Metric("B/s", "bytes that the node's process had read from disks"),
     "process_written": Metric("B/s", "bytes that the node's process had written to disks"),

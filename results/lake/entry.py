@@ -57,16 +57,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         }
         return cls(key=key, date=date, recorded=recorded, tables=tables)
 
-    @property
-    def file_name(self) -> str:
-        """A file name for the key, also if the key is not fit to be one."""
-        if _PLAIN_KEY.fullmatch(self.key) and not self.key.startswith("."):
-            return self.key + SUFFIX
-        return hashlib.sha256(self.key.encode()).hexdigest()[:40] + SUFFIX
-
     def save(self, folder: Path, *, durably: bool = True) -> Path:
         """Write the entry whole; it replaces an earlier one of the same key. Raises OSError."""
-        path = folder / self.file_name
+        path = folder / file_name(self.key)
         write_whole(path, msgspec.json.encode(self), durably=durably)
         return path
 
@@ -99,6 +92,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             _require_types(path, name, columns)
             if len({len(values) for values in columns.values()}) > 1:
                 raise IllFormedHistory(path, None, f"has columns of different lengths in its table {name}")
+
+
+def file_name(key: str) -> str:
+    """Return a file name for the entry of a key, also if the key is not fit to be one."""
+    if _PLAIN_KEY.fullmatch(key) and not key.startswith("."):
+        return key + SUFFIX
+    return hashlib.sha256(key.encode()).hexdigest()[:40] + SUFFIX
 
 
 def _refuse_newer(path: Path, content: bytes) -> None:

@@ -190,6 +190,8 @@ _TABLES: Final = (
         ("command", TEXT, "what repeats it"),
         ("ended", YES_NO, "whether the benchmark came to its end; false if it was interrupted"),
         ("recorded", TEXT, "when this row was written"),
+        ("peer", TEXT, "another system with this figure, measured beside ours or published; null if there is none"),
+        ("peer_value", NUMBER, "its value"),
     ),
     _table(
         "campaigns",

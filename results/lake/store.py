@@ -5,6 +5,7 @@
     LAKE/v1/manifest.json                      which parts count, by table and period; replaced by a rename
     LAKE/v1/set-aside/                         files that could not be read, kept for a person
     LAKE/v1/lock                               held while one process compacts, prunes or rebuilds
+    LAKE/kept/KEY.entry.json                   the entries that no run directory can make again
 
 Laws:
 
@@ -15,7 +16,7 @@ Laws:
   manifest after it, for readers that are still at work.
 * *Shared.* An entry of a newer schema stays where it is, for the Squall that reads it, and a line counts such entries.
 * *Self-repairing.* A part or entry that cannot be read is set aside and named; its rows come back with `rebuild`, as
-  far as their run directories are there.
+  far as their run directories are there. Campaigns, benchmarks and nights have none: their entries are kept as well.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ import pyarrow.parquet as pq
 from squall.results.checkers.common.text import several
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.whole_file import write_whole
-from squall.results.lake.entry import SUFFIX, Entry, NewerEntry
+from squall.results.lake.entry import SUFFIX, Entry, NewerEntry, file_name
 from squall.results.lake.schema import SCHEMA_VERSION, TABLES
 
 MANIFEST: Final = "manifest.json"
 INCOMING, SET_ASIDE, LOCK = "incoming", "set-aside", "lock"
+KEPT: Final = "kept"
 KEYED: Final = ("runs", "campaigns", "benchmarks", "nights")
 """Every entry has rows in one of these."""
 MONTH_AFTER_DAYS: Final = 60
@@ -106,11 +108,15 @@ class Lake:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def add(self, entry: Entry, *, durably: bool = True) -> Path:
+    def add(self, entry: Entry, *, durably: bool = True, keep: bool = False) -> Path:
         """Add an entry; it replaces all rows of its key. Raises OSError.
 
-        One that is not added `durably` may be lost with the power of this machine, until it is compacted.
+        One that is not added `durably` may be lost with the power of this machine, until it is compacted. With `keep` a
+        copy of its file stays, so that its rows can be made again although there is no run directory.
         """
+        if keep:
+            (self.root / KEPT).mkdir(parents=True, exist_ok=True)
+            entry.save(self.root / KEPT, durably=durably)
         folder = self._folder / INCOMING
         folder.mkdir(parents=True, exist_ok=True)
         return entry.save(folder, durably=durably)
@@ -172,6 +178,8 @@ class Lake:
                             continue
                         self._write_part(parts, table, period, kept, generation)
             self._replace(manifest, parts, generation)
+            for key in doomed:
+                (self.root / KEPT / file_name(key)).unlink(missing_ok=True)
             return len(doomed)
 
     def _doomed(self, before: date, *, keep_invalid: bool) -> set[str]:
@@ -197,6 +205,14 @@ class Lake:
             self._set_damaged_parts_aside()
             self._compact(datetime.now(UTC).date())
         return number
+
+    def kept(self) -> Iterator[Entry]:
+        """Yield the entries that were kept; `say` gets a line about one that cannot be read."""
+        for path in sorted((self.root / KEPT).glob(f"*{SUFFIX}")):
+            try:
+                yield Entry.load(path)
+            except (IllFormedHistory, NewerEntry) as trouble:
+                self.say(f"{trouble}; its rows are not made again")
 
     def _set_damaged_parts_aside(self) -> None:
         manifest, bad = self._manifest(), list[str]()

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from squall.results.history.manifest import CANARIES
+from squall.results.lake.figure_names import figure_names
 from squall.results.regression.metrics import Metric
 from squall.results.regression.sample import Figures, Sample
 
@@ -50,7 +51,8 @@ def benchmark_sample(name: str, paths: Sequence[Path]) -> Sample:
     values: dict[tuple[str, str], list[float]] = {}
     metrics: dict[tuple[str, str], Metric] = {}
     for path, file in files:
-        for figure, one in _named(file.measurements):
+        names = figure_names([one.name for one in file.measurements])
+        for figure, one in zip(names, file.measurements, strict=True):
             samples = [value for value in one.samples or (one.measured,) if isfinite(value) and value >= 0]
             key = file.benchmark, figure
             metric = Metric(figure, figure, one.unit, one.higher_is_better, required=True)
@@ -79,22 +81,6 @@ def _loaded(path: Path) -> _BenchmarkFile:
         raise NoBenchmark(f"{path}: is not the result of a benchmark: {trouble}; {remedy}") from trouble
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
         raise NoBenchmark(f"{path}: is not JSON: {trouble}; {remedy}") from trouble
-
-
-def _named(measurements: Sequence[_Measurement]) -> list[tuple[str, _Measurement]]:
-    """Return each measurement with a name of its own: an indented one belongs to the figure above it."""
-    found: dict[str, _Measurement] = {}
-    above = ""
-    for one in measurements:
-        name = one.name.strip()
-        if one.name.startswith(" ") and above:
-            name = f"{above}: {name}"
-        else:
-            above = name
-        while name in found:
-            name += "'"
-        found[name] = one
-    return list(found.items())
 
 
 def _fingerprint(machine: Mapping[str, str]) -> str:

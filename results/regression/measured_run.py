@@ -49,6 +49,7 @@ class MeasuredRun:
     figures: Mapping[str, float]
     canaries: Mapping[str, float]
     classes: Mapping[int, int] = field(default_factory=dict)
+    mutants: tuple[str, ...] = ()
 
     @property
     def histogram(self) -> Histogram | None:
@@ -73,6 +74,12 @@ def measured_runs(tables: Mapping[str, Sequence[Row]]) -> list[MeasuredRun]:
     return sorted(found, key=lambda one: (one.started, one.key))
 
 
+def scenario_of(row: Row) -> str:
+    """Return the name under which a run is compared: virtual time has figures of its own."""
+    scenario = row["scenario"] or ""
+    return f"{scenario} (simulation)" if row["world"] == "simulation" else scenario
+
+
 def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -88,13 +95,12 @@ def _measured(row: Row, rows: Mapping[str, list[Row]]) -> MeasuredRun:
         if count > 0
     }
     machine: Row = rows["machines"][0] if rows["machines"] else {}
-    scenario = row["scenario"] or ""
     return MeasuredRun(
         key=row["key"],
         date=row["date"],
         night=row["night"] or "",
         started=row["started"] or "",
-        scenario=f"{scenario} (simulation)" if row["world"] == "simulation" else scenario,
+        scenario=scenario_of(row),
         scenario_hash=row["scenario_hash"] or "",
         schedule_hash=row["schedule_hash"] or "",
         verdict=row["verdict"],
@@ -110,6 +116,7 @@ def _measured(row: Row, rows: Mapping[str, list[Row]]) -> MeasuredRun:
         figures=_figures(row, rows, classes),
         canaries={name: float(machine[name]) for name in CANARIES if _is_figure(machine.get(name))},
         classes=classes,
+        mutants=tuple(row["mutants"] or ()),
     )
 
 

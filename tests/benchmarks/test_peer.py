@@ -24,10 +24,11 @@ def test_our_share_of_kafkas_figure_decides(
     name: str, ours: float, theirs: float, passed: bool, stretched: bool
 ) -> None:
     row = next(row for row in ROWS if row.name == name)
-    ratio, mine, other = figures(row, [ours, ours, 1000.0], [theirs, theirs, 0.0001])
+    mine, ratio, other = figures(row, [ours, ours, 1000.0], [theirs, theirs, 0.0001])
     assert ratio.measured == pytest.approx(ours / theirs)
     assert (ratio.passed, ratio.stretched) == (passed, stretched)
     assert (mine.measured, other.measured) == (ours, theirs) and VERSION in other.name
+    assert mine.peer is not None and (mine.peer.value, mine.higher_is_better) == (theirs, "p50" not in name)
 
 
 def test_without_maven_or_java_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ it is not used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from squall.workloads.clients.common.client import Client, ClientFactory, ClientPlan
@@ -30,14 +31,26 @@ class MixedFactory:
         return self.factories[plan.client % len(self.factories)].client(plan)
 
 
+NO_SECURITY: Mapping[str, str] = MappingProxyType({})
+
 NativeWorld = Callable[[], tuple[Connector, Clock]]
 """How native clients reach the cluster, and their clock; called when native clients are to be made."""
 
 
-def factory_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = None) -> ClientFactory:
-    """The kit of that name for one cluster. Raises LibraryMissing."""
+def factory_of(
+    library: Library,
+    bootstrap: Bootstrap,
+    native: NativeWorld | None = None,
+    security: Mapping[str, str] = NO_SECURITY,
+) -> ClientFactory:
+    """The kit of that name for one cluster; `security` says how to connect, by librdkafka's keys.
+
+    Raises LibraryMissing.
+    """
     if library == "native":
         return _native_factory(bootstrap, native)
+    if security and library != "confluent":
+        raise LibraryMissing(f'workload.client "{library}": only native and confluent connect by client properties')
     if library == "mixed":
         return MixedFactory((factory_of("confluent", bootstrap), factory_of("kafka-python", bootstrap)))
     if library == "kafka-python":
@@ -48,7 +61,7 @@ def factory_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | Non
         return _aiokafka_factory(bootstrap)
     from squall.workloads.clients.libraries.confluent import ConfluentFactory
 
-    return ConfluentFactory(bootstrap)
+    return ConfluentFactory(bootstrap, dict(security))
 
 
 def _native_factory(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientFactory:

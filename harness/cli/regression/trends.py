@@ -1,5 +1,6 @@
 """`squall trends`: on which nights the level of a figure changed, between which commits, and what was decided about it.
 
+The figures are those of runs, by scenario, and those of benchmarks.
 A change point is found looking back over all nights; an alarm is a decision of its night, which later nights do not
 change. `squall trends triage` records what a person has decided about a point.
 """
@@ -36,6 +37,7 @@ SinceOption = Annotated[str, typer.Option(metavar="DAY", help="a day, 2026-11-01
 trends_app = typer.Typer(
     help="Change points and alarms of figures over nights.",
     epilog="Examples: squall trends · squall trends --scenario kill --metric p99 --since 60d · "
+    "squall trends --scenario 'bench broker' · "
     "squall trends triage 5f0c1a2b --state acknowledged --note 'the new flush order, wanted'",
 )
 
@@ -44,7 +46,7 @@ trends_app = typer.Typer(
 def trends(
     ctx: typer.Context,
     scenario: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="only scenarios whose name contains this")
+        str | None, typer.Option(metavar="TEXT", help="only scenarios, or bench NAME, whose name contains this")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only this figure, such as p99; may be given again")
@@ -190,23 +192,42 @@ def _direction(change: Any) -> str:
 def _found(lake: Path, scenario: str | None, metrics: tuple[str, ...], since: str, *, as_json: bool) -> _Found:
     """Find the changes of the series that are asked for. Raises UsageError."""
     from squall.results.lake.triage import decisions
+    from squall.results.regression.benchmark_nights import benchmark_series
+    from squall.results.regression.measured_run import scenario_of
     from squall.results.regression.metrics import METRICS
-    from squall.results.regression.nights import changes_of, series_of
+    from squall.results.regression.nights import (
+        canaries_by_night,
+        changes_of,
+        days_of_nights,
+        on_their_days,
+        series_of,
+    )
     from squall.results.regression.selection import measured
 
-    for name in metrics:
-        if name not in METRICS:
-            raise UsageError(f"--metric {name}: is no figure of a run{suggestion(name, METRICS)}")
     day = parse_day(since, "--since").isoformat()
     with opened(lake, as_json=as_json) as found:
         rows = found.table("runs", since=day).to_pylist()
-        if not rows:
+        machines = {one["key"]: one for one in found.table("machines", since=day).to_pylist()}
+        measured_by = list(benchmark_series(found.table("benchmarks", since=day).to_pylist(), machines))
+        figures = {**METRICS, **{one.metric.name: one.metric for one in measured_by}}
+        for name in metrics:
+            if name not in figures:
+                raise UsageError(f"--metric {name}: is no figure of a run or a benchmark{suggestion(name, figures)}")
+        if not rows and not measured_by:
             raise UsageError(f"{lake}: has no runs since {day}", remedy="squall run adds its runs")
-        rows = [one for one in rows if scenario is None or scenario in (one["scenario"] or "")]
-        if not rows:
-            raise UsageError(f"--scenario {scenario}: no run's scenario has a name that contains this")
-        runs = measured(found, rows)
-    series = list(series_of(runs, metrics))
+        wanted = [one for one in rows if (scenario or "") in scenario_of(one)]
+        measured_by = [one for one in measured_by if (scenario or "") in one.scenario]
+        if not wanted and not measured_by:
+            raise UsageError(f"--scenario {scenario}: no scenario and no benchmark has a name that contains this")
+        rows.sort(key=lambda one: (one["started"] or "", one["key"]))
+        begun = [(one["night"] or "", one["date"]) for one in (*found.table("nights").to_pylist(), *rows)]
+        days = days_of_nights(begun)
+        nights_of_rows = (days.get(one["night"] or "", one["date"]) for one in rows)
+        canaries = (machines.get(one["key"], {}) for one in rows)
+        machine = canaries_by_night(zip(nights_of_rows, canaries, strict=True))
+        runs = on_their_days(measured(found, wanted), days.items())
+    series = list(series_of(runs, metrics, machine))
+    series += [one for one in measured_by if not metrics or one.metric.name in metrics]
     changes = []
     with time_left(console(aside=as_json), "trends", len(series), "series") as advance:
         for one in series:
@@ -214,4 +235,4 @@ def _found(lake: Path, scenario: str | None, metrics: tuple[str, ...], since: st
             advance()
     nights = sorted({night for one in series for night in one.nights})
     known = decisions(lake, say_aside if as_json else say)
-    return _Found(nights or sorted({one.night or one.date for one in runs}), len(series), changes, known)
+    return _Found(nights or sorted({one.night for one in runs}) or [day], len(series), changes, known)

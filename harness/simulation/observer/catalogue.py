@@ -22,6 +22,7 @@ from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -55,6 +56,7 @@ RULES: tuple[type[Rule], ...] = (
     TruncatedEpochs,
     LeaderEpochs,
     ProducerStates,
+    ProducerSnapshots,
     SessionContents,
     ListedEnd,
     DeletedRecords,

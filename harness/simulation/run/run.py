@@ -59,6 +59,7 @@ from squall.nemesis.schedule import build_schedule
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import Mutants
 from squall.nodes.ports import Trace
+from squall.nodes.raft.config import Replication, Variant
 from squall.results.check import check_run, verdict_of
 from squall.results.checkers.common.text import clock
 from squall.results.checkers.engine.engines import InProcess
@@ -176,6 +177,7 @@ class Simulation:
             racks=_racks(scenario),
             zookeeper=cluster.metadata == "zookeeper",
             buggify=cluster.buggify,
+            variant=Variant(Replication(cluster.replication)),
         )
         self.observer = (Observer if options.observed else UnjudgedObserver)(
             acks_all=scenario.workload.acks == "all",

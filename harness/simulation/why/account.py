@@ -44,9 +44,10 @@ def sentence(found: Explanation) -> str:
         return f"{_changes(found.decisive, found.parent)}: {named or 'no event of the trace lies there'}"
     low, high = (pick(one.probability for one in found.instants) for pick in (min, max))
     if low >= LIKELY:
+        share = "all" if low == 1 else f"at least {percent(low)} of the"
         return (
-            f"the failure was likely from the start: at least {percent(low)} of the continuations fail from every "
-            "instant, so the scenario decides it, and not what was drawn in this run"
+            f"the failure was likely from the start: {share} continuations fail from every instant, so the scenario "
+            "decides it, and not what was drawn in this run"
         )
     return f"no instant stands out: the probability lies between {percent(low)} and {percent(high)} throughout"
 

@@ -34,6 +34,7 @@ from squall.nodes.node.formatting import format_directory
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import NullTrace, Trace
+from squall.nodes.raft.config import KRAFT, Variant
 from squall.workloads.clients.native.operator import NativeOperator
 
 CLIENT_ADDRESS = "10.0.0.200"
@@ -59,6 +60,8 @@ class ClusterShape:
     """ZooKeeper keeps the metadata, in a simulated ensemble, and elects one of the brokers as the controller."""
     buggify: tuple[str, ...] = ()
     """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
+    variant: Variant = KRAFT
+    """What of KRaft is exchanged, for comparisons."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ class SimWorld:
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
-                factory=self._factory(place, config, shape.mutants, rarities or OFF),
+                factory=self._factory(place, config, shape, rarities or OFF),
                 trace=node_trace,
                 streams=self.streams,
                 on_iteration=on_iteration,
@@ -222,9 +225,10 @@ class SimWorld:
             tuple(ENSEMBLE.values()), self.kernel, self.network, self.streams.stream("ensemble"), ENSEMBLE_PORT
         )
 
-    def _factory(self, place: SimPlace, config: NodeConfig, mutants: Mutants, buggify: Buggify) -> NodeFactory:
+    def _factory(self, place: SimPlace, config: NodeConfig, shape: ClusterShape, buggify: Buggify) -> NodeFactory:
+        mutants = shape.mutants
         if self.ensemble is None:
-            return node_factory(config, mutants, buggify)
+            return node_factory(config, mutants, buggify, shape.variant)
 
         def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> ZooKeeperNode:
             session = SimSession(
@@ -284,11 +288,16 @@ class SimWorld:
         return {place.name: place.port for place in self.places}
 
 
-def node_factory(config: NodeConfig, mutants: Mutants, buggify: Buggify = OFF) -> Callable[..., Node]:
+def node_factory(
+    config: NodeConfig, mutants: Mutants, buggify: Buggify = OFF, variant: Variant = KRAFT
+) -> Callable[..., Node]:
     """Return a factory for incarnations of one node."""
 
     def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
-        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify)
+        return Node(
+            config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
+            variant=variant,
+        )  # fmt: skip
 
     return make
 

@@ -7,7 +7,8 @@
     nodes = system.configure(inventory, places, settings)
 
 The jars are a library (`hosts/libraries.py`); a shell script formats and starts a node from them (`launch.py`). Roles,
-node ids and ports are those of our own nodes; `properties.py` writes the configuration.
+node ids and ports are those of our own nodes; `properties.py` writes the configuration. Its logs have the format of
+ours, so our program describes them at the end of a run (`nodes/server/digest.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from squall.harness.hosts.system import (
     ProcessDefinition,
     cluster_id,
     data_directory,
+    digest_command,
     number_nodes,
     roles_of,
     room,
 )
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
-from squall.harness.plugins.system_limits import MUTANTS, REPLICAS, SystemLimits
+from squall.harness.plugins.system_limits import MUTANTS, SystemLimits
 from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.harness.systems.kafka.launch import USUAL_JVM, script
 from squall.harness.systems.kafka.properties import (
@@ -55,6 +57,8 @@ from squall.nemesis.core.ports import NODE_PROCESS
 
 NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobody knows what a power loss would take"
 NOT_WATCHED: Final = "its nodes' disk calls are not watched"
+JAVA_START_SECONDS: Final = 30.0
+"""On a machine whose processors are busy; a few seconds on one that is not."""
 JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -65,10 +69,8 @@ class ApacheKafka:
     limits = SystemLimits(
         versions=VERSIONS,
         jvm=True,
-        lacks={
-            MUTANTS: "it has no seeded bugs",
-            REPLICAS: "its nodes neither describe their logs nor write a control trace",
-        },
+        start_seconds=JAVA_START_SECONDS,
+        lacks={MUTANTS: "it has no seeded bugs"},
         faults={"power-loss": NO_LEDGER, "lying-fsync": NO_LEDGER}
         | dict.fromkeys(
             ("kill-at-call", "disk-error", "disk-slow", "disk-stall", "disk-full", "read-only-disk"), NOT_WATCHED
@@ -80,7 +82,7 @@ class ApacheKafka:
         self.version = version or NEWEST
         self._jvm = tuple(shlex.split(jvm)) or USUAL_JVM
         self._library: Library | None = None
-        self._bundler = Bundler({}, room("nemesis") / "agent")
+        self._bundler = Bundler({"squall/nodes": room("nodes")}, room("nemesis") / "agent")
 
     def fetch(self, say: Callable[[str], None]) -> None:
         """Fetch the jars, and make the archive of shared classes beside them. Raises UsageError."""
@@ -97,7 +99,6 @@ class ApacheKafka:
 
         self._library = make_library(f"kafka-{self.version}-{identity(program, found)}", fill)
 
-    @property
     def library(self) -> Library:
         assert self._library is not None, "fetch comes first"
         return self._library
@@ -194,6 +195,7 @@ class ApacheKafka:
             process=process,
             logs=(log, config, launcher),
             preparation=("/bin/sh", launcher, "format"),
+            digest=digest_command(place, data, directory),
         )
 
 

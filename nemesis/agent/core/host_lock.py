@@ -15,7 +15,8 @@ of such an owner have no effect.
     → {"op": 2, "do": "renew", "record": {…}, "lease": 60, "boot": "…"}
     ← {"op": 2, "held": true, "boot": "…"}
 
-The program ends with its input and leaves the lock as it is: a lost connection may come back. It uses the standard
+The program ends with its input, or after `SILENCE_S` seconds without a request, since the end of a connection may be
+lost on the way. It leaves the lock as it is: a lost connection may come back. It uses the standard
 library only and imports no neighbouring module, because its source is sent as an argument.
 """
 
@@ -25,6 +26,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +37,9 @@ HOST_WIDE = Path("/run/squall-host")
 """Owned by root and empty after a reboot. With sudo, a host has one lock for all users."""
 OF_A_USER = Path(".squall/host-lock")
 """Below the home directory, for users without root and for hosts of a reduced lab, which share /run."""
+
+SILENCE_S = 120
+"""An owner renews its lease every few seconds; whole seconds, more than any lease."""
 
 Record = dict[str, Any]
 """Fields of the owner: token, owner, pid, control, started, run, command, since. Of the host: taken, renewed, lease,
@@ -176,8 +181,10 @@ def answer(lock: HostLock, request: Record) -> Record:
 
 
 def serve(lock: HostLock) -> None:
-    """Answer requests until input ends."""
+    """Answer requests until input ends, or is silent for too long (then SIGALRM ends the process)."""
+    signal.alarm(SILENCE_S)
     for line in sys.stdin:
+        signal.alarm(SILENCE_S)
         request = json.loads(line)
         try:
             said = answer(lock, request)

@@ -16,6 +16,7 @@ from squall.nodes.protocol.messages import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    append_entries,
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
@@ -56,7 +57,7 @@ from squall.nodes.protocol.schema import Message
 
 
 class ApiKey(IntEnum):
-    """Kafka's keys of the supported APIs."""
+    """Kafka's keys of the supported APIs, and one of Squall's own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -99,6 +100,8 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    APPEND_ENTRIES = 10_000
+    """Raft's own RPC, for comparisons with it in simulation; no listener offers it elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ _TABLE = (
         list_partition_reassignments.ListPartitionReassignmentsResponse,
     ),
     _api(ApiKey.VOTE, vote.VoteRequest, vote.VoteResponse),
+    _api(ApiKey.APPEND_ENTRIES, append_entries.AppendEntriesRequest, append_entries.AppendEntriesResponse),
     _api(
         ApiKey.BEGIN_QUORUM_EPOCH,
         begin_quorum_epoch.BeginQuorumEpochRequest,

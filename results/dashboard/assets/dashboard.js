@@ -1,5 +1,5 @@
 /* The dashboard's pages: filters, deep links, keys, lists of runs, two runs or nights side by side. Nothing is loaded;
-   what comes from runs is only ever set as text. The state of a page is in its address: #q=words&show=invalid&run=KEY. */
+   what comes from runs is only ever set as text. The state of a page is in its address: #q=words&show=invalid&run=KEY&point=ID. */
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -295,24 +295,34 @@
 
     chosen(name) { return this.runs.filter((one) => one.day === name || one.key === name); }
 
+    /* One name, also if it contains a space; else several. */
+    candidates(text) { return this.chosen(text).length ? [text] : text.split(/[\s,]+/).filter(Boolean); }
+
     apply(address) {
       const a = address.a || this.days[1] || "", b = address.b || this.days[0] || "";
       $("#a").value = a;
       $("#b").value = b;
-      const [before, after] = [this.chosen(a), this.chosen(b)];
-      const missing = [[a, before], [b, after]].filter(([, runs]) => !runs.length).map(([name]) => name);
-      const scenarios = [...new Set([...before, ...after].map((one) => one.scenario))].filter((one) => matching(wordsOf(address.q), one.toLowerCase()));
-      const rows = scenarios.map((name) => this.row(name, before.filter((one) => one.scenario === name), after.filter((one) => one.scenario === name)));
+      const before = this.chosen(a), candidates = this.candidates(b);
+      const missing = [a, ...candidates].filter((name) => !this.chosen(name).length);
+      const rows = [], scenarios = new Set();
+      for (const candidate of candidates) {
+        const after = this.chosen(candidate);
+        for (const name of new Set([...before, ...after].map((one) => one.scenario))) {
+          if (!matching(wordsOf(address.q), name.toLowerCase())) continue;
+          scenarios.add(name);
+          rows.push(this.row(name, candidates.length > 1 ? candidate : "", before.filter((one) => one.scenario === name), after.filter((one) => one.scenario === name)));
+        }
+      }
       rows.sort((one, other) => other.weight - one.weight || (one.name < other.name ? -1 : 1));
       chosen = null;
       $("#list tbody").replaceChildren(...rows.map((one) => one.drawn));
       const changed = rows.filter((one) => one.changed).length;
       $("#verdicts").textContent = missing.length ? `${missing.join(" and ")}: no such night or run is in this page.`
-        : `${rows.length} scenarios, ${changed} with another outcome.`;
+        : `${scenarios.size} scenarios, ${changed} with another outcome.`;
       $("#matches").textContent = "";
     }
 
-    row(name, before, after) {
+    row(name, candidate, before, after) {
       const worst = (runs) => BADNESS.map((outcome) => runs.find((one) => one.outcome === outcome)).find(Boolean);
       const middle = (runs, figure) => {
         const values = runs.map((one) => one[figure]).filter((one) => one !== null && one !== undefined).sort((x, y) => x - y);
@@ -324,7 +334,7 @@
       const [first, second] = [middle(before, "p99"), middle(after, "p99")];
       const ratio = first && second ? second / first : null;
       const verdict = (run) => (run ? cell(changed ? "changed" : "", mark(run.outcome), " ", make("a", { href: runAddress(run) }, run.verdict)) : cell("soft", "not run"));
-      const drawn = row(null, cell("", make("a", { class: "open", href: `scenarios/${encodeURIComponent((a || b).file)}.html` }, name)), verdict(a), verdict(b),
+      const drawn = row(null, cell("", make("a", { class: "open", href: `scenarios/${encodeURIComponent((a || b).file)}.html` }, name), candidate && make("small", {}, ` ${candidate}`)), verdict(a), verdict(b),
         cell("number", seconds(middle(before, "p50"))), cell("number", seconds(middle(after, "p50"))), cell("number", seconds(first)), cell("number", seconds(second)),
         cell("", ...ratioBar(ratio)), cell("number", seconds(most(before))), cell("number", seconds(most(after))));
       return { name, drawn, changed, weight: (changed ? 100 : a && b ? 0 : 50) + (ratio ? Math.abs(Math.log(ratio)) : 0) };
@@ -344,6 +354,22 @@
     return [drawn, ` ×${digits(ratio)}`];
   }
 
+  /* ---- a change point that the address names */
+
+  let shownPoint = null;
+
+  function showPoint(id) {
+    for (const one of $$(".pointed")) one.classList.remove("pointed");
+    const found = id ? $$("[data-point]").filter((one) => one.dataset.point === id) : [];
+    for (const one of found) {
+      one.classList.add("pointed");
+      const folded = one.closest("details");
+      if (folded) folded.open = true;
+    }
+    if (found.length && id !== shownPoint) found[0].scrollIntoView({ block: "center" });
+    shownPoint = id;
+  }
+
   /* ---- all together */
 
   function apply() {
@@ -353,6 +379,7 @@
     for (const button of $$("[data-show]")) button.tagName === "BUTTON" && button.setAttribute("aria-pressed", String((address.show || "") === button.dataset.show));
     if (view) view.apply(address); else filterRows(address);
     if (page === "scenario") showRun(address);
+    showPoint(address.point);
   }
 
   function start() {

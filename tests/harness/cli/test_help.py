@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer.main
 
-from squall.harness.cli.main import app, status_of
+from squall.harness.cli.main import command_line, status_of
 
 
 def every_command() -> Iterator[Any]:
@@ -18,7 +17,7 @@ def every_command() -> Iterator[Any]:
         for name, one in getattr(command, "commands", {}).items():
             yield from below(one, (*words, name))
 
-    return below(typer.main.get_command(app), ())
+    return below(command_line(), ())
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

@@ -14,8 +14,10 @@ from rich.console import Console
 from squall.harness.cli.lake import add_to_lake, parse_day
 from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
+from squall.harness.lake.adding import add_entry
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
+from squall.results.lake.entry import Entry
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge import forge_run, healthy
 from squall.results.synthetic.forge_lake import forge_runs
@@ -124,6 +126,34 @@ def test_pruning_says_how_much_it_removed(forged: Path, tmp_path: Path, capsys: 
     assert lines[-1] == f"the rows of {240 - len(kept)} runs, campaigns and benchmarks are removed"
     assert {one["date"] for one in kept if one["verdict"] == "valid"} == {"2026-11-23", "2026-11-24"}
     assert any(one["date"] < "2026-11-23" for one in kept), "an invalid one stays"
+
+
+def test_rows_of_campaigns_are_made_again_until_they_are_pruned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    forge_run(tmp_path / "runs/smoke/one", healthy(1))
+    row = {"kind": "simulate", "scenario": "swarm", "seeds": 7}
+    entry = Entry.of("simulate-1", "2026-11-20", "2026-11-20T01:00:00+00:00", {"campaigns": [row]})
+    lake = Lake(tmp_path / "runs/lake")
+    add_entry(entry, lake.root, print)
+    lake.compact()
+    shutil.rmtree(lake.root / "v1")
+    (last,) = said(capsys, "lake", "rebuild", "runs")[-1:]
+    assert last == "1 of 1 runs are in runs/lake; 1 entry of campaigns, benchmarks and nights as well"
+    assert [one["seeds"] for one in lake.table("campaigns").to_pylist()] == [7]
+    said(capsys, "lake", "prune", "--before", "2026-11-21")
+    said(capsys, "lake", "rebuild", "runs")
+    assert lake.table("campaigns").num_rows == 0
+
+
+def test_a_kept_entry_that_cannot_be_read_is_named_and_the_rest_is_rebuilt(tmp_path: Path) -> None:
+    lines: list[str] = []
+    lake = Lake(tmp_path, say=lines.append)
+    lake.add(Entry.of("a", "2026-11-20", "", {"campaigns": [{"kind": "simulate"}]}), keep=True)
+    (tmp_path / "kept" / "b.entry.json").write_text("{")
+    assert [one.key for one in lake.kept()] == ["a"]
+    assert len(lines) == 1 and "b.entry.json" in lines[0] and "its rows are not made again" in lines[0]
 
 
 def test_a_lake_that_cannot_be_written_changes_no_verdict(tmp_path: Path) -> None:

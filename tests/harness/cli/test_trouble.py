@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from squall.harness.cli.main import app, status_of
+from squall.harness.cli.main import command_line, status_of
 from squall.harness.hosts.ssh import Remote
 from squall.harness.lab.lab import Lab, lab_down, lab_up
 from squall.harness.lab.lab_files import LAB_USER, make_key
@@ -363,7 +362,7 @@ def every_command() -> Iterator[tuple[str, ...]]:
             yield (*words, name)
             yield from below(one, (*words, name))
 
-    return below(typer.main.get_command(app), ())
+    return below(command_line(), ())
 
 
 @pytest.mark.parametrize("words", tuple(every_command()), ids=" ".join)

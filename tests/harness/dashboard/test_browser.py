@@ -24,6 +24,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from squall.results.dashboard.build import build
 from squall.results.lake.store import Lake
+from squall.results.lake.triage import Triage, append
+from squall.results.regression.nights import point_id
 from squall.results.synthetic.forge_lake import Planted, forge_runs
 from squall.results.synthetic.forge_nights import forge_nights
 from tests.browser import browser as chromium
@@ -84,6 +86,12 @@ class Browser:
                              ".map(r => r.querySelector('th').textContent.trim())"))  # fmt: skip
 
 
+DECISION = Triage(
+    point=point_id("kill-broker", "p99", "2026-11-11"), scenario="kill-broker", metric="p99", night="2026-11-11",
+    state="acknowledged", note="the new flush order, wanted", who="ann", at="2026-11-12T08:00:00+00:00",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser, and a dashboard of thirty nights of ten scenarios; one broke tonight and has a report."""
@@ -97,6 +105,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     mended.tables["anomalies"]["witness"] = [HOSTILE]
     lake = Lake(place / "lake")
     lake.rebuild([*entries, *forge_nights(30)])
+    append(lake.root, DECISION)
     build(lake, place / "pages", lambda line: None)
     with chromium(*WIDE) as driver:
         yield Browser(driver, place / "pages")
@@ -162,6 +171,8 @@ def test_an_address_opens_what_it_names(browser: Browser) -> None:
     assert browser.one("#run").get_attribute("class") == "invalid"
     browser.open("scenarios/kill-leader.html#run=nonsense")
     assert "no such run" in browser.one("#run").text
+    browser.open("compare.html#a=2026-11-22&b=2026-11-23%202026-11-24")
+    assert len(browser.all("#list tbody tr")) == 20 and len(browser.all("#list tbody small")) == 20
     browser.open("compare.html#a=2026-11-23&b=2026-11-24")
     assert browser.one("#verdicts").text.startswith("10 scenarios, ")
     first = browser.one("#list tbody tr")
@@ -256,6 +267,11 @@ def test_the_change_point_is_marked_on_its_night(browser: Browser) -> None:
     browser.until("return document.querySelector('#levels .chart-live .chart-mark-change')")
     row = browser.one("#levels tbody tr")
     assert row.text.startswith("2026-11-11") and "git log " in row.text
+    row.find_element(By.CSS_SELECTOR, "a[href^='#point=']").click()
+    assert "pointed" in row.get_attribute("class")
+    point = browser.run("return location.hash.slice('#point='.length)")
+    browser.open(f"index.html#point={point}")
+    assert [one.get_attribute("data-point") for one in browser.all(".pointed")] == [point]
 
 
 def is_beside(boxes: list[dict[str, float]]) -> bool:
@@ -331,6 +347,8 @@ PICTURES = {
     "dashboard-tonight.png": ("index.html", (1180, 860), ""),
     "dashboard-run.png": ("scenarios/kill-leader.html#night=2026-11-24", (1180, 530), ""),
     "dashboard-scenario.png": ("scenarios/kill-broker.html", (1180, 860), ""),
+    "dashboard-changes.png": ("scenarios/kill-broker.html", (1180, 860), "#levels .wide"),
+    "dashboard-benchmarks.png": ("benchmarks.html", (1180, 560), ""),
     "dashboard-coverage.png": ("coverage.html", (1180, 470), ""),
 }
 """By name: the page, the size of the window, and the element to show; else all that fits into the window."""

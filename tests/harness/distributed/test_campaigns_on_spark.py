@@ -7,6 +7,7 @@ time, so tests with a cluster are `full`.
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import re
 import signal
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 LOCAL = "local[2]"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 TIMINGS = {"wall_s", "processor_s"}
+SEEDS = int(os.environ.get("SQUALL_SEEDS", "200"))
+"""How many seeds of data-plane are compared; two thousand take two cores one and a half hours."""
 RESULTS = """
 import pickle, sys, time
 from squall.harness.distributed.calls import CallsOnSpark
@@ -78,8 +81,8 @@ def test_spark_gives_the_same_traces_seed_by_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("name", "seeds"), [("barren-epoch", 2), ("data-plane", 200)])
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize(("name", "seeds"), [("barren-epoch", 2), ("data-plane", SEEDS)])
 def test_a_cluster_of_two_workers_gives_the_same_traces_seed_by_seed(
     tmp_path: Path, cluster: StandaloneCluster, name: str, seeds: int
 ) -> None:

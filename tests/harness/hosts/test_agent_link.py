@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import shlex
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -14,9 +17,12 @@ import pytest
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import deploy, probe
 from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.ssh_access import ConnectionLost, SshError
 from squall.harness.hosts.system import SquallNodes, agent_command
+from squall.harness.lab.lab import Lab
 from squall.nemesis.core.ports import HostUnreachable, VerbFailed
 from tests.facts import naming
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
 
@@ -36,6 +42,30 @@ for line in sys.stdin:
     else: answer = {"ok": True, "result": {"starts": count, "args": asked["args"]}}
     print(json.dumps({"op": asked["op"], **answer}), flush=True)
 """
+
+
+# A control process: an agent on host b2 of a lab, and nothing to do.
+CONTROL = """
+import asyncio, sys
+from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.deploy import deploy, probe
+from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.system import SquallNodes, agent_command
+from squall.harness.lab.lab import find_lab
+
+async def hold():
+    lab = find_lab(sys.argv[1])
+    remote = Remote(lab.inventory().host("b2"), lab.network)
+    place = deploy(remote, probe(remote), SquallNodes().bundle(probe(remote).kind)).place
+    await AgentHost(remote, agent_command(place, remote.spec)).call("info")
+    print("holds", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(hold())
+"""
+OUTAGE_S = 8.0
+"""Longer than the kernel repeats the end of a connection of ours (TCP_USER_TIMEOUT in `ssh.py`)."""
+AGENTS = "pgrep -f 'agent[.]py --state'"
 
 
 @contextlib.asynccontextmanager
@@ -149,3 +179,28 @@ def test_the_real_agent_from_the_bundle_answers_and_starts_processes(b1: Remote)
         await host.close()
 
     asyncio.run(body())
+
+
+@pytest.mark.timeout(120)
+def test_an_agent_ends_though_the_end_of_its_connection_was_lost(lab: Lab) -> None:
+    """The control process is killed during an outage: nothing on the wire ever says so (HX-11)."""
+    control = subprocess.Popen([sys.executable, "-c", CONTROL, lab.name], stdout=subprocess.PIPE, text=True)
+    with Remote(lab.inventory().host("b2"), lab.network) as b2:
+        try:
+            assert control.stdout is not None and control.stdout.readline() == "holds\n"
+            assert b2.run(AGENTS).ok
+            outage = f"sleep 0.5; ip link set eth0 down; sleep {OUTAGE_S:g}; ip link set eth0 up"
+            with pytest.raises(ConnectionLost):
+                b2.run(f"setsid -f sh -c {shlex.quote(outage)}; sleep 60", timeout=60)
+        finally:
+            control.kill()
+            control.wait()
+    wait_until(lambda: _can_log_in(lab), "b2 can be reached again", timeout=30)
+    with Remote(lab.inventory().host("b2"), lab.network) as b2:
+        wait_until(lambda: not b2.run(AGENTS).ok, lambda: b2.run("ps axo pid,etimes,args").stdout, timeout=30)
+
+
+def _can_log_in(lab: Lab) -> bool:
+    with contextlib.suppress(SshError), Remote(lab.inventory().host("b2"), lab.network) as b2:
+        return b2.run(["true"], timeout=5).ok
+    return False

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.benchmarks.parts.measurement import Measurement
+from squall.benchmarks.parts.measurement import Measurement, Peer
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
 from squall.harness.lake.options import lake_for_rows
@@ -117,7 +117,7 @@ def test_cases_of_the_checks_count_where_the_check_was_right(tmp_path: Path) -> 
 def test_figures_of_a_benchmark_keep_their_samples(tmp_path: Path) -> None:
     figures = [
         Measurement("operations", 40.0, "1/s", must=50.0, samples=(39.0, 40.0, 44.0)),
-        Measurement("memory", 7.0, "MiB", higher_is_better=False),
+        Measurement("    memory", 7.0, "MiB", higher_is_better=False, peer=Peer("Other, published", 9.0)),
     ]
     added(tmp_path, of_benchmark("interpreter", figures, ended=True), "bench")
     first, second = Lake(tmp_path).table("benchmarks").to_pylist()
@@ -126,6 +126,8 @@ def test_figures_of_a_benchmark_keep_their_samples(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (second["better"], second["samples"], second["must"], second["passed"]) == ("lower", [7.0], None, True)
     assert first["commit"] == "abc" and first["machine"]
+    assert second["figure"] == "operations: memory", "an indented figure belongs to the one above it"
+    assert (first["peer"], second["peer"], second["peer_value"]) == (None, "Other, published", 9.0)
 
 
 def test_a_lake_that_cannot_be_written_is_reported_and_nothing_else(tmp_path: Path) -> None:

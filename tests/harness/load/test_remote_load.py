@@ -23,6 +23,7 @@ from squall.harness.lab.lab import Lab, lab_down, lab_up
 from squall.harness.load.remote_load import RemoteLoadWorkers, workers_on
 from squall.harness.load.worker import WorkerSpec
 from squall.harness.scenario.inventory import HostSpec
+from squall.results.history.host_samples import read_host_samples
 from squall.results.history.segments import HistoryWriter, SegmentHeader, read_segment, segment_path
 from tests.labs import need_lab
 from tests.waiting import wait_until
@@ -174,6 +175,8 @@ class TestOnAClientHost:
             host for host in json.loads((latest / "run.json").read_text())["hosts"] if host["roles"] == ["load"]
         ]
         assert client["name"] == "load1" and "±" in client["facts"]["clock"]
+        samples = [one for one in read_host_samples(latest) if one.host == "load1"]
+        assert any(one.values.get("process_memory", 0) > 0 and "network_sent" in one.values for one in samples)
         assert load1.run("ls ~/.squall/load", check=True).stdout == "", "hosts are left as they were found"
 
     def test_workers_keep_their_recordings_and_end_without_the_control_process(

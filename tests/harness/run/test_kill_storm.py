@@ -46,6 +46,8 @@ START_S = 30.0
 OUTAGE_S = 2.0
 GONE_S = OUTAGE_S + 12.0
 """Within this time after the last time to live, keepers have gone and each host is as before."""
+LATER_S = 60.0
+"""For this long a failed round looks whether what is left goes away."""
 CLOCK_OFF_S = 0.05
 STATE = "/root/.squall/agent"
 STATE_SIZE = "24m"
@@ -246,6 +248,18 @@ def leftovers(lab: Lab, before: dict[str, Sight], deadlines: Deadlines) -> list[
         time.sleep(0.2)
 
 
+def _later(lab: Lab, before: dict[str, Sight]) -> str:
+    """Whether what is left goes away later, and how busy this machine is: to tell a late heal from a missing one."""
+    began = time.monotonic()
+    load = f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    while time.monotonic() < began + LATER_S:
+        now = sights(lab)
+        if not any(now[host].beyond(before[host]) for host in before):
+            return f"all of it was gone {time.monotonic() - began:.1f} s later; {load}"
+        time.sleep(0.2)
+    return f"some of it was left {LATER_S:g} s later; {load}"
+
+
 def _is_a_mark(line: str) -> bool:
     """Of a fault, rather than its entry or a keeper that is about to go."""
     return "open fault" not in line and _is_no_keeper(line)
@@ -294,6 +308,8 @@ def rounds(lab: Lab, chosen: Sequence[tuple[str, ...]], seeds: Sequence[int] = (
         left = leftovers(lab, before, Deadlines(time.monotonic(), lateness))
         on_hosts(lab, f"rm -f {STATE}/filler {STATE}/rest")
         left += asyncio.run(clocks_that_are_off(lab))
+        if left:
+            left.append(_later(lab, before))
         assert not left, f"round {number + 1}, seed {seed}, struck: {', '.join(hit)}\n" + "\n".join(left)
         _settled(lab, before)
         print(f"round {number + 1}, seed {seed}: {', '.join(hit)}: healed, worst so far: {lateness}", flush=True)

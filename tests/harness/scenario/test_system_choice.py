@@ -80,7 +80,6 @@ def test_the_command_that_repeats_a_run_names_the_system() -> None:
     [
         ("cluster: {mutants: [hw-before-isr-ack]}", "cluster.mutants: kafka: it has no seeded bugs"),
         ("cluster: {config: {turn.bytes.max: 1}}", "cluster.config.turn.bytes.max: kafka: 1: Apache Kafka"),
-        ("replicas: true", "replicas: kafka: its nodes neither describe their logs nor write a control trace"),
     ],
 )
 def test_what_the_system_lacks_is_refused_before_anything_starts(more: str, problem: str) -> None:
@@ -98,7 +97,8 @@ def test_a_fault_that_it_cannot_have_is_refused_at_any_depth() -> None:
     assert isinstance(run, Refused) and "power-loss: its nodes keep no ledger" in run.problem
 
 
-def test_replicas_are_compared_only_where_the_system_describes_them() -> None:
-    (scenario,) = suite(CALM).scenarios
-    assert scenario.compares_replicas
-    assert not suite(CALM).on_system("kafka").scenarios[0].compares_replicas
+@pytest.mark.parametrize(("system", "compared"), [(None, True), ("kafka", True), ("cluster:a:1", False)])
+def test_replicas_are_compared_only_where_the_system_describes_them(system: str | None, compared: bool) -> None:
+    assert suite(CALM).on_system(system).scenarios[0].compares_replicas is compared
+    asked = of_run(CALM + "replicas: true", system)
+    assert isinstance(asked, RunPlan) is compared

@@ -29,8 +29,20 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("arguments", ["faults isolate --json", "suite schema", "plan suites/quickstart.yaml"])
-@pytest.mark.parametrize("closing", ["| head -n 1", "| true", ">&-", "2>&-", "<&- >&- 2>&-"])
+CLOSINGS = ["| head -n 1", "| true", ">&-", "2>&-", "<&- >&- 2>&-"]
+UNREAD = [
+    *(pytest.param("suite schema", closing) for closing in CLOSINGS),
+    *(pytest.param(command, CLOSINGS[0]) for command in ("faults isolate --json", "plan suites/quickstart.yaml")),
+    *(
+        pytest.param(command, closing, marks=pytest.mark.full)
+        for command in ("faults isolate --json", "plan suites/quickstart.yaml")
+        for closing in CLOSINGS[1:]
+    ),
+]
+"""Output of each kind, and each way not to read it; every pair of them in `make test-full`."""
+
+
+@pytest.mark.parametrize(("arguments", "closing"), UNREAD)
 def test_output_that_nobody_reads_is_dropped(arguments: str, closing: str) -> None:
     done = shell(f"squall {arguments} {closing}")
     assert (done.returncode, done.stderr) == (0, "")

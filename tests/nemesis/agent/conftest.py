@@ -78,9 +78,16 @@ class RunningAgent:
         raise Refused(answer["kind"], answer["error"])
 
     def exchange(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+        while not (answer := self.receive()):
+            pass
+        return answer
+
+    def receive(self) -> dict[str, Any]:
+        """The next line of its output; an empty one asks for no attention."""
+        assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
     def define(self, argv: Sequence[str], name: str = "node", **more: Any) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from squall.nemesis.agent.agent import KNOCK_S
 
 
 def test_it_says_what_the_host_can_do(agent: Any) -> None:
@@ -23,6 +26,14 @@ def test_it_says_what_the_host_can_do(agent: Any) -> None:
 def test_a_malformed_request_is_answered_and_the_next_one_works(agent: Any, line: str) -> None:
     answer = agent.exchange(line)
     assert answer["ok"] is False and answer["kind"] in ("bad_argument", "failed")
+    assert agent.call("journal") == {"entries": []}
+
+
+def test_an_idle_agent_sends_empty_responses_that_nobody_asked_for(agent: Any) -> None:
+    """So that the end of a connection shows even if it was lost on the way."""
+    began = time.monotonic()
+    assert agent.receive() == {} == agent.receive()
+    assert time.monotonic() - began < 4 * KNOCK_S
     assert agent.call("journal") == {"entries": []}
 
 

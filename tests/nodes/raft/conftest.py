@@ -20,12 +20,12 @@ from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.messages import APIS, ApiKey
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
-from squall.nodes.raft.config import RaftConfig, Voter
+from squall.nodes.raft.config import KRAFT, RaftConfig, Variant, Voter
 from squall.nodes.raft.replica import RaftReplica
 
 MS = 1000
 VERSIONS = {ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1, ApiKey.FETCH: 17}
-VERSIONS |= {ApiKey.FETCH_SNAPSHOT: 1}
+VERSIONS |= {ApiKey.FETCH_SNAPSHOT: 1, ApiKey.APPEND_ENTRIES: 0}
 VERSIONS |= {ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.UPDATE_RAFT_VOTER: 0}
 
 
@@ -134,6 +134,7 @@ class Member:
             ApiKey.END_QUORUM_EPOCH: replica.handle_end_quorum_epoch,
             ApiKey.FETCH: replica.handle_fetch,
             ApiKey.FETCH_SNAPSHOT: replica.handle_fetch_snapshot,
+            ApiKey.APPEND_ENTRIES: replica.handle_append_entries,
             ApiKey.ADD_RAFT_VOTER: replica.handle_add_raft_voter,
             ApiKey.REMOVE_RAFT_VOTER: replica.handle_remove_raft_voter,
             ApiKey.UPDATE_RAFT_VOTER: replica.handle_update_raft_voter,
@@ -148,10 +149,18 @@ class Cluster:
     """
 
     def __init__(
-        self, voters: int = 3, observers: int = 0, seed: object = 0, *, dynamic: bool = False, spares: int = 0
+        self,
+        voters: int = 3,
+        observers: int = 0,
+        seed: object = 0,
+        *,
+        dynamic: bool = False,
+        spares: int = 0,
+        variant: Variant = KRAFT,
     ) -> None:
         self.seed = seed
         self.dynamic = dynamic
+        self.variant = variant
         self.buggify: Buggify = OFF
         self.controllers = range(1, voters + spares + 1)
         self.now = 0
@@ -172,12 +181,13 @@ class Cluster:
     def config(self, node_id: int) -> RaftConfig:
         directory = node_id.to_bytes(16, "big")
         if not self.dynamic:
-            return RaftConfig(node_id, "cluster", directory, self.voters)
+            return RaftConfig(node_id, "cluster", directory, self.voters, variant=self.variant)
         address = (f"host{node_id}", 9093)
         is_voter = node_id in self.controllers
         return RaftConfig(
-            node_id, "cluster", directory, self.voters, dynamic_voters=True, address=address, is_voter=is_voter
-        )
+            node_id, "cluster", directory, self.voters, dynamic_voters=True, address=address, is_voter=is_voter,
+            variant=self.variant,
+        )  # fmt: skip
 
     def start(self) -> Cluster:
         for member in self.members.values():

@@ -90,7 +90,7 @@ def test_alarms_follow_the_decision_about_their_change(lake: Lake) -> None:
 
     condition, lines = system()
     assert condition == "doubt" and "p99 latency of kill-broker" in lines
-    for metric in ("p50", "p99"):
+    for metric in ("p50", "p99", "p99.9"):
         decide(lake, "acknowledged", metric)
     condition, lines = system()
     assert condition == "good" and "acknowledged by ann" in lines
@@ -102,7 +102,7 @@ def test_a_decision_about_a_named_night_holds_on_the_day_it_began() -> None:
     nights = Nights(("2026-11-22",), {}, {}, {"nightly-20261122-3f": "2026-11-22"})
     decision = Triage(point="1", scenario=SLOW, metric="p99.9", night="nightly-20261122-3f", state="fixed", note="",
                       who="ann", at="2026-11-25T08:00:00+00:00")  # fmt: skip
-    basis = Basis(nights, [], SeriesCache(), [decision])
+    basis = Basis(nights, (), SeriesCache(), [decision])
     found = {one.name: basis.decision(SLOW, one, "2026-11-22") for one in METRICS}
     assert found.pop("p999") is not None and set(found.values()) == {None}
 

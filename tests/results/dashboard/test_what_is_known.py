@@ -101,6 +101,17 @@ def test_nights_of_one_day_are_added_up_and_what_one_of_them_ran_was_run() -> No
     assert not_run_tonight(nights, recorded) == [("pauses", "no money")]
 
 
+def test_what_was_left_out_is_listed_once_whatever_the_world() -> None:
+    runs = tuple(
+        run_of(key=f"{scenario}-{day}", scenario=scenario, world="simulation", date=day)
+        for scenario, day in (("kills", "2026-11-23"), ("kills", "2026-11-24"), ("pauses", "2026-11-23"))
+    )
+    why = {"left_out": ["pauses"], "left_out_why": ["no time"]}
+    overview = overview_of(LakeFacts(runs=runs, nights=(night_row("n2", "2026-11-24", **why),)))
+    assert overview.nights.scenarios == ("kills (simulation)", "pauses (simulation)")
+    assert tonight_of(overview).not_run == [("pauses", "no time")]
+
+
 def test_a_night_in_which_nothing_ran_is_not_green() -> None:
     why = {"left_out": ["kills"], "left_out_why": ["the night was interrupted before"]}
     facts = LakeFacts(runs=(run_of(date="2026-11-23"),), nights=(night_row("n2", "2026-11-24", seconds=2.0, **why),))
@@ -133,7 +144,29 @@ def test_a_quantile_of_a_night_is_read_off_the_sum_of_its_runs() -> None:
     fast, slow = Latency((100,), (990,), 1.0, 1.0, 1.0), Latency((200, 400), (5, 5), 2.0, 4.0, 4.0)
     runs = [Run(run_of().row, latency=one) for one in (fast, slow)]
     p99 = next(one for one in METRICS if one.name == "p99")
-    assert p99.of(runs) == quantile_seconds(added([((100,), (990,)), ((200, 400), (5, 5))]), 0.99)
+    assert p99.of(runs) == pytest.approx(quantile_seconds(added([((100,), (990,)), ((200, 400), (5, 5))]), 0.99))
+
+
+def benchmark_row(benchmark: str, figure: str, value: float, **facts: Any) -> dict[str, Any]:
+    row = dict.fromkeys(TABLES["benchmarks"].schema.names) | {"key": f"{benchmark}-{value}", "date": "2026-11-24"}
+    return row | {"benchmark": benchmark, "figure": figure, "value": value, "unit": "MB/s", "better": "higher"} | facts
+
+
+def test_a_figure_stands_beside_that_of_another_system() -> None:
+    rows = (
+        benchmark_row("broker", "produce", 600.0),
+        benchmark_row("checker", "rate", 4.0),
+        benchmark_row("peer", "produce", 500.0, peer="Apache Kafka 4.1.0", peer_value=50.0),
+    )
+    found = {one.benchmark: one for one in overview_of(LakeFacts(benchmarks=rows)).benchmarks}
+    assert {name: one.to_peer for name, one in found.items()} == {"broker": 12.0, "peer": 10.0, "checker": None}
+    assert found["broker"].peer == "Apache Kafka 4.1.0"
+
+
+def test_executions_of_one_day_are_one_point() -> None:
+    rows = tuple(benchmark_row("broker", "produce", value, samples=[value - 1, value + 1]) for value in (5.0, 9.0, 7.0))
+    (figure,) = overview_of(LakeFacts(benchmarks=rows)).benchmarks
+    assert [(one.value, one.low, one.high) for one in figure.points] == [(7.0, 4.0, 10.0)]
 
 
 def test_the_sentence_says_what_broke_and_what_was_not_run(overview: Overview) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from squall.results.checkers.kernels.series import class_nanoseconds
 from squall.results.regression.measured_run import MeasuredRun
-from squall.results.regression.nights import NightChange, NightSeries, changes_of, point_id, series_of
+from squall.results.regression.nights import (
+    NightChange,
+    NightSeries,
+    changes_of,
+    on_their_days,
+    point_id,
+    series_of,
+)
 from tests.results.regression.forged_samples import run
 from tests.results.trends.forged_nights import REPETITIONS_A_NIGHT, figures
 
@@ -82,6 +89,20 @@ def test_nights_without_the_figure_are_none_and_the_previous_one_is_measured() -
 def test_equal_commits_on_both_nights_are_said() -> None:
     runs = [replace(one, commit="c" * 40) for one in nights(stepped)]
     assert changes_of(of_check(runs))[0].commits == "no commit between, cccccccccc on both nights"
+
+
+def test_runs_of_broken_nodes_count_only_if_there_are_no_others() -> None:
+    good, broken = run("a", figures={"check": 1.0}), run("b", figures={"check": 9.0}, mutants=("truncate-to-hw",))
+    assert of_check([good, broken]).values.tolist() == [1.0]
+    assert of_check([broken]).values.tolist() == [9.0]
+
+
+def test_nights_are_called_by_the_day_on_which_they_began() -> None:
+    late = run("a", night="n1", date="2026-11-25", figures={"check": 1.0})
+    other = run("b", night="shard-2", date="2026-11-24", figures={"check": 3.0})
+    by_hand = run("c", night="", date="2026-11-23", figures={"check": 5.0})
+    series = of_check(on_their_days([by_hand, other, late], [("n1", "2026-11-24")]))
+    assert (series.nights, series.values.tolist()) == (("2026-11-23", "2026-11-24"), [5.0, 2.0])
 
 
 def with_real_noise(seed: int, series: int, factor: float) -> Iterator[tuple[int, list[NightChange]]]:

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from squall.harness.cli.main import status_of
+from squall.results.dashboard.lake_facts import read_lake
+from squall.results.dashboard.overview import overview_of
 from squall.results.lake.store import Lake
 from squall.results.synthetic.forge_lake import Planted, forge_runs
+from squall.results.synthetic.forge_nights import forge_nights
 
 PLANTED = Planted(slower="kill-broker", slower_since=30, slower_by=1.3, flaky="kill-leader")
 SINCE = ("--since", "2026-01-01")
@@ -50,6 +54,46 @@ def test_a_planted_step_is_found_on_its_night(made: Path, capsys: pytest.Capture
     assert (alarm["night"], alarm["raised"]) == (STEP, "2026-11-17")
 
 
+@pytest.fixture(scope="module")
+def benched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of a hundred nights with benchmarks and no runs; a failover takes 12 % longer since the 91st."""
+    root = tmp_path_factory.mktemp("benched") / "lake"
+    Lake(root).rebuild(replace(one, tables={"benchmarks": one.tables["benchmarks"]}) for one in forge_nights(100))
+    return root
+
+
+def test_a_figure_of_a_benchmark_has_change_points_too(benched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, benched, "trends")
+    assert found["series"] == 3
+    (point,) = found["change_points"]
+    assert (point["scenario"], point["night"], point["worse"]) == ("bench controller", "2026-11-15", True)
+    assert point["unit"] == "s" and 0.1 < point["shift"] < 0.14
+    chosen = document(capsys, benched, "trends", "--scenario", "bench broker", "--metric", "requests of one record")
+    assert (chosen["series"], chosen["change_points"]) == (1, [])
+
+
+def test_a_point_of_a_benchmark_is_the_one_on_the_page(benched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (point,) = document(capsys, benched, "trends")["change_points"]
+    changed = [one for one in overview_of(read_lake(Lake(benched))).benchmarks if one.changes]
+    assert [one.point_id(one.changes[0]) for one in changed] == [point["id"]]
+
+
+def test_points_of_runs_are_those_on_the_pages(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = [one for some in overview_of(read_lake(Lake(made))).levels.values() for one in some if one.metric.trend]
+    on_pages = {
+        (change.id, level.scenario, level.metric.trend, change.day, change.point.cause)
+        for level in levels
+        for change in level.changes
+    }
+    names = {one.metric.trend for one in levels}
+    listed = {
+        tuple(one[name] for name in ("id", "scenario", "metric", "night", "cause"))
+        for one in document(capsys, made, "trends")["change_points"]
+        if one["metric"] in names
+    }
+    assert on_pages == listed and len(listed) >= 3
+
+
 def test_false_alarms_to_expect_are_said(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = said(capsys, "trends", "--since", "2026-01-01", "--lake", str(made))
     assert "28 series" in out and "by chance at most 0.028 a night" in out
@@ -72,8 +116,8 @@ def test_a_decision_about_a_point_is_shown_and_a_hidden_one_is_not(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("trends", "--metric", "p98"), "--metric p98: is no figure of a run; did you mean"),
-        (("trends", "--scenario", "cat", *SINCE), "--scenario cat: no run's scenario has a name"),
+        (("trends", "--metric", "p98"), "--metric p98: is no figure of a run or a benchmark; did you mean"),
+        (("trends", "--scenario", "cat", *SINCE), "--scenario cat: no scenario and no benchmark has a name"),
         (("trends", "--since", "soon"), "--since soon: is neither a day nor an age"),
         (("trends", "--since", "2030-01-01"), "has no runs since 2030-01-01"),
         (("flakes", "--since", "2030-01-01"), "has no runs since 2030-01-01"),

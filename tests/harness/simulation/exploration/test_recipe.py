@@ -27,7 +27,7 @@ from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import KINDS
 from squall.harness.simulation.world.streams import Streams
 
-SCENARIO = "leader-kill-lagging"
+SCENARIO = "barren-epoch"
 KIND_LISTS = st.lists(st.sampled_from(sorted(KINDS)), max_size=3, unique=True).map(tuple)
 
 

@@ -3,16 +3,17 @@
 A rule that has never fired on wrong nodes is not known to work, and one that never sees anything first is not needed.
 So each rule has a *proof*: a documented mutant, or a defect that is put into the code of the nodes for one run; a
 scenario and a seed on which the rule names the breach; and a test of a legal state beside it. Two claims are held to by
-`test_proofs.py`: with the rule the run breaks by its name, and without the rule the observer sees nothing.
+`test_proofs.py`: with the rule the run breaks by its name, and without it the observer sees nothing until the end.
 
-Some rules name the moment at which a guarantee is broken, and the harm that follows breaks another rule. They say so in
-`later`: without the rule, the observer sees one of these, later in the run.
+Some rules name the moment at which a guarantee is broken, and the harm that mostly follows breaks another rule. Their
+proofs are runs in which no harm follows: the leader that lacks records resigns before anybody fetches from it, or the
+member that lags catches up before it is elected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -46,6 +48,7 @@ from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedE
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import Record, build_batch, patch
@@ -55,8 +58,8 @@ from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.replication import Fetcher
-from squall.nodes.raft.roles import Unattached
+from squall.nodes.raft.replication import Fetcher, FetchService
+from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import OffsetAnswer
 from squall.nodes.replication.replica import TopicPartitionReplica
@@ -76,7 +79,6 @@ class Proof:
     scenario: str
     near_miss: str
     seed: int = 1
-    later: tuple[str, ...] = ()
 
     @property
     def mutants(self) -> tuple[str, ...]:
@@ -121,6 +123,28 @@ def votes_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(Elections, "_grants", grants)
+
+
+def a_leader_without_everything_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes ignore logs, and a quorum leader that a voter with more records asks for some resigns."""
+    serve = FetchService._serve
+
+    def resigns(self: FetchService, now: int, request: ServerRequest, fetch_request: Any) -> None:
+        role = self._core.quorum.role
+        lacks_records = (
+            isinstance(role, Leader)
+            and fetch_request.replica_id in role.others
+            and fetch_request.last_fetched_epoch < role.epoch
+            and fetch_request.offset > role.epoch_start_offset
+        )
+        if lacks_records:
+            self._core.quorum.resign(now)
+            self._core.refuse_fetch(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            serve(self, now, request, fetch_request)
+
+    monkeypatch.setattr(Elections, "_covers", lambda self, vote_request: True)
+    monkeypatch.setattr(FetchService, "_serve", resigns)
 
 
 def cuts_committed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +299,48 @@ def believes_the_leaders_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(TopicPartitionReplica, "_follow_high_watermark", follow)
 
 
+def a_leader_begins_with_the_former_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader stamps its first batch with the leader epoch before, and begins its own with the second."""
+    append = Log.append_as_leader
+
+    def stamps(self: Log, batch: Any, leader_epoch: int, now_ms: int, **how: Any) -> Any:
+        entries = self.epochs.entries
+        if "events" in self.directory and len(entries) > 1 and entries[-1] == (leader_epoch, self.end_offset):
+            self.epochs.truncate_from_end(self.end_offset)
+            leader_epoch = entries[-2][0]
+        return append(self, batch, leader_epoch, now_ms, **how)
+
+    monkeypatch.setattr(Log, "append_as_leader", stamps)
+
+
+def leads_when_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running replica that learns that its topic-partition has no leader any more leads it."""
+    apply = TopicPartitionReplica.apply
+
+    def leads(self: TopicPartitionReplica, now: int, state: Any) -> Any:
+        begins = self.state is not None and state.leader_epoch > self.leader_epoch
+        goes_on = self.is_leader and state.leader_epoch == self.leader_epoch
+        wrong = state.leader == -1 and (begins or goes_on)
+        return apply(self, now, replace(state, leader=self.broker) if wrong else state)
+
+    monkeypatch.setattr(TopicPartitionReplica, "apply", leads)
+
+
+def a_roll_forgets_earlier_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot that a roll writes holds the last batch of each producer only."""
+    roll = Log._roll
+
+    def last_only(self: Log) -> None:
+        whole = {one: list(state.batches) for one, state in self.producers._states.items()}
+        for state in self.producers._states.values():
+            del state.batches[:-1]
+        roll(self)
+        for one, batches in whole.items():
+            self.producers._states[one].batches[:] = batches
+
+    monkeypatch.setattr(Log, "_roll", last_only)
+
+
 def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader never proposes to add a follower to the ISR."""
     monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
@@ -327,10 +393,9 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         QuorumLeader,
         "ELECT",
-        "vote-ignores-log",
+        a_leader_without_everything_resigns,
         "lagging-voter",
         "test_invariants::test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew",
-        later=("ELECT",),
     ),
     Proof(
         AppliedMetadata,
@@ -371,26 +436,24 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         FollowerAppend,
         "EP-04",
-        "stale-fetch-appended",
-        "late-fetch-answer",
+        a_leader_begins_with_the_former_epoch,
+        "two-hop-failover",
         "test_observed_followers::test_a_follower_may_append_an_earlier_leaders_record_the_leader_has",
-        later=("DP-04",),
     ),
     Proof(
         PartitionLeader,
         "ELECT",
-        "truncate-to-hw",
-        "two-hop-failover",
+        leads_when_nobody_does,
+        "metadata-starved-follower",
         "test_invariants::test_an_unclean_election_that_the_topic_allows_is_a_declared_loss",
-        later=("ISR",),
     ),
     Proof(
         CountedMembers,
         "ISR",
         "isr-expand-ignored",
-        "isr-limbo-expand",
+        "worlds",
         "test_invariants::test_a_deposed_leader_may_count_a_member_that_was_reassigned_away",
-        later=("ISR",),
+        seed=6,
     ),
     Proof(
         EligibleReplicas,
@@ -398,7 +461,7 @@ PROOFS: tuple[Proof, ...] = (
         "hw-advances-under-min-isr",
         "frozen-high-watermark",
         "test_invariants::test_a_member_whose_new_incarnation_is_not_registered_yet_may_lack_records",
-        later=("ELECT",),
+        seed=3,
     ),
     Proof(
         TruncatedEpochs,
@@ -420,6 +483,14 @@ PROOFS: tuple[Proof, ...] = (
         "dedup-lost-on-failover",
         "truncated-retry",
         "test_producer_states::test_a_producer_that_was_silent_for_long_may_be_forgotten",
+    ),
+    Proof(
+        ProducerSnapshots,
+        "DP-05",
+        a_roll_forgets_earlier_batches,
+        "worlds",
+        "test_producer_snapshots::test_later_batches_may_push_out_what_a_snapshot_has",
+        seed=3,
     ),
     Proof(
         SessionContents,

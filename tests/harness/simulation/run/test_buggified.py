@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.buggified import buggified, named_places
 from squall.harness.simulation.run.drawn_world import draw_world, world_lines
-from squall.harness.simulation.run.run import BUGGIFY, SimOptions, Simulation, simulate
+from squall.harness.simulation.run.run import BUGGIFY, SimOptions, Simulation, judged, simulate, what_broke
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.shrink.schedule_file import reread
 from squall.harness.simulation.shrink.shrink import record
@@ -75,16 +76,26 @@ def test_a_run_repeats_with_what_happened_in_it(worlds: Scenario) -> None:
     assert not any(key.startswith(BUGGIFY) for key in without.counts)
 
 
-def test_all_places_at_once_leave_a_run_valid(scenario: Scenario) -> None:
-    result = simulate(scenario, 3, SimOptions(buggify=",".join(PLACES)))
-    assert (result.verdict, result.broken) == ("valid", ())
-    happened = {key.removeprefix(BUGGIFY): number for key, number in result.counts.items() if key.startswith(BUGGIFY)}
+@pytest.fixture(scope="module")
+def all_at_once(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Simulation, str]]:
+    """A run in which every place is active, at its end, and its verdict."""
+    simulation = Simulation(scenario, 3, SimOptions(buggify=",".join(PLACES)), tmp_path_factory.mktemp("all"))
+    assert what_broke(simulation) == ((), "")
+    yield simulation, judged(simulation)[0]
+
+
+@pytest.mark.xdist_group("all-places")
+def test_all_places_at_once_leave_a_run_valid(all_at_once: tuple[Simulation, str]) -> None:
+    simulation, verdict = all_at_once
+    assert verdict == "valid"
+    counts = simulation.counts()
+    happened = {key.removeprefix(BUGGIFY): number for key, number in counts.items() if key.startswith(BUGGIFY)}
     assert list(happened) == list(PLACES)
     assert sum(number > 0 for number in happened.values()) > len(PLACES) // 2
 
 
-def test_nothing_rare_happens_once_the_load_is_over(scenario: Scenario, tmp_path: Path) -> None:
-    simulation = Simulation(scenario, 3, SimOptions(buggify=",".join(PLACES)), tmp_path)
-    simulation.run()
-    assert simulation.world.buggify.quiet
-    assert not simulation.world.buggify.of("b1", lambda name: None).happens("turn-late")
+@pytest.mark.xdist_group("all-places")
+def test_nothing_rare_happens_once_the_load_is_over(all_at_once: tuple[Simulation, str]) -> None:
+    places = all_at_once[0].world.buggify
+    assert places.quiet
+    assert not places.of("b1", lambda name: None).happens("turn-late")

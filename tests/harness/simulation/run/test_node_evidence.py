@@ -16,7 +16,7 @@ from squall.results.check import verdict_of
 from squall.results.history.operation_kinds import OF_NODES
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
-SHORT = "leader-kill-lagging"
+SHORT = "barren-epoch"
 
 
 def scenario_of(name: str) -> Scenario:

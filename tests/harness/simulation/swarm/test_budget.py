@@ -167,7 +167,7 @@ def test_failing_disks_of_controllers_are_a_minority_at_any_time() -> None:
     cluster.end()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 10))])
 def test_whatever_is_asked_two_brokers_never_lose_data_between_recoveries(seed: int) -> None:
     rng, cluster = Random(seed), Cluster()
     crashed: dict[str, bool] = {}

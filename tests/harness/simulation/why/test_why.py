@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -17,7 +18,8 @@ from squall.harness.simulation.run.run import SimOptions, Simulation, what_broke
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.shrink.shrink import FailureSignature
-from squall.harness.simulation.why.continuations import Parent, fails_alike, find_parent
+from squall.harness.simulation.why.continuations import Continuations, Parent, fails_alike, find_parent
+from squall.harness.simulation.why.search import Request
 from squall.harness.simulation.world.world import SimWorld
 
 pytestmark = pytest.mark.xdist_group("why")  # one worker, so that the seed is explained once
@@ -150,6 +152,29 @@ def test_a_seed_that_does_not_fail_has_exit_status_2(tmp_path: Path) -> None:
 def test_bad_arguments_are_refused_by_name(change: dict[str, object], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         why(replace(SMALL, **change), Console(file=StringIO()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said", "drawn"), [(1, "ended early", True), (0, "before the first round of continuations", False)]
+)
+def test_interrupted_it_explains_what_it_has_found(
+    rounds: int, said: str, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, begun = Continuations.outcomes, 0
+
+    def outcomes(self: Continuations, requests: Sequence[Request]) -> Iterator[tuple[int, bool]]:
+        nonlocal begun
+        begun += 1
+        if begun > rounds:
+            raise KeyboardInterrupt
+        yield from whole(self, requests)
+
+    monkeypatch.setattr(Continuations, "outcomes", outcomes)
+    console = Console(file=StringIO(), width=200, record=True)
+    with pytest.raises(KeyboardInterrupt):
+        why(replace(SMALL, continuations=2, out=tmp_path / "a.svg"), console)
+    assert said in console.export_text()
+    assert (tmp_path / "a.svg").exists() == drawn
 
 
 def test_a_spent_budget_leaves_what_is_known(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""DP-05: the snapshot of idempotent producers that a roll writes has all that is known, and a start loses none of it.
+
+A snapshot is all that remains of a producer whose records retention or DeleteRecords has removed. If it lacks a batch,
+a replica that starts again takes a retry of that batch for a new one. No comparison with the log shows that, because
+the log does not have the batch either (`producer_states.py`). So the rule reads the file itself, and remembers it:
+
+* when a log rolls, there is a sound snapshot at the new segment's first offset. It holds, of every producer, the
+  batches below that offset that the replica knows;
+* when a host has started again, its replica knows the batches of the newest snapshot that its log reaches, apart from
+  those that later batches have pushed out of the last five (rule 7).
+
+Legal: a producer that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was
+truncated below the snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault
+has wiped or made lie. Source: KIP-98.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId, Watched
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.storage.producers import BATCHES_KEPT, ProducedBatch, ProducerStates
+
+Windows = dict[int, tuple[int, tuple[ProducedBatch, ...]]]
+"""By producer id: its epoch and its last batches."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The snapshots of one replica by offset, the incarnation of its host, and where its last segment began."""
+
+    incarnation: int
+    active_base: int
+    snapshots: dict[int, Windows]
+
+    def forget_unneeded(self, start: int) -> None:
+        """Forget the snapshots that the replica may remove: all below the log's start but the newest two."""
+        newest = sorted(self.snapshots)[-2:]
+        self.snapshots = {at: one for at, one in self.snapshots.items() if at >= start or at in newest}
+
+
+class ProducerSnapshots(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._kept: dict[tuple[str, TopicPartitionId], _Kept] = {}
+
+    def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
+        replicas = {self.cluster.names[one] for one in self.cluster.images.newest[key].replicas}
+        for place in [place for place in self._kept if place[1] == key and place[0] not in replicas]:
+            del self._kept[place]
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        process, log = turn.process, turn.replica.log
+        place, base = (process.name, (turn.replica.topic_id, turn.replica.partition)), log.active_base_offset
+        kept = self._kept.get(place)
+        if kept is None:
+            self._kept[place] = _Kept(process.incarnation, base, {})
+            return
+        if turn.cut is not None:
+            kept.snapshots = {at: one for at, one in kept.snapshots.items() if log.start_offset < at <= turn.cut}
+        if kept.incarnation != process.incarnation:
+            kept.incarnation = process.incarnation
+            self._check_start(turn, kept)
+        elif base > kept.active_base and log.segment_count > 1:
+            windows = check_snapshot(turn.watched.log.name, process, turn.replica, base)
+            kept.snapshots[base] = windows
+            kept.forget_unneeded(log.start_offset)
+        elif base > kept.active_base:  # the log began again elsewhere, or retention has removed all of it
+            kept.snapshots.clear()
+        kept.active_base = base
+
+    def _check_start(self, turn: ReplicaTurn, kept: _Kept) -> None:
+        process, replica = turn.process, turn.replica
+        if not process.disk.keeps_promises or replica.log.start_offset == replica.end_offset:
+            kept.snapshots.clear()
+        kept.snapshots = {at: one for at, one in kept.snapshots.items() if at <= replica.end_offset}
+        if kept.snapshots:
+            at = max(kept.snapshots)
+            check_remembered(turn.watched.log.name, process.name, replica, at, kept.snapshots[at])
+
+
+def check_snapshot(log: str, process: SimProcess, replica: TopicPartitionReplica, at: int) -> Windows:
+    """Compare the snapshot file at the offset of a roll with what the replica knows, and return its content."""
+    path = f"{replica.log.directory}/{at:020d}.snapshot"
+    content, read = process.disk.content(path), ProducerStates(process.disk, replica.log.directory)
+    if content is None or not read.decode(content):
+        found = "no snapshot" if content is None else "a damaged snapshot"
+        raise InvariantBroken(
+            "DP-05", f"{log}: {process.name} rolled its log at {at}, and there is {found} of producers"
+        )
+    written, known = windows_of(read), windows_of(replica.log.producers)
+    for producer_id, (_, batches) in written.items():
+        if batches and batches[-1].last_offset >= at:
+            raise InvariantBroken(
+                "DP-05",
+                f"{log}: {process.name} has a snapshot of producers at {at}, and in it {_described(batches)} of "
+                f"producer {producer_id}",
+            )
+    for producer_id, (epoch, batches) in known.items():
+        below = [batch for batch in batches if batch.last_offset < at]
+        there = written.get(producer_id, (epoch, ()))
+        if below and (there[0] != epoch or list(there[1][-len(below) :]) != below):
+            raise InvariantBroken(
+                "DP-05",
+                f"{log}: {process.name} rolled its log at {at} and knew {_described(below)} of producer {producer_id}; "
+                f"the snapshot has {_described(there[1])}",
+            )
+    return written
+
+
+def check_remembered(log: str, name: str, replica: TopicPartitionReplica, at: int, written: Windows) -> None:
+    """Check that a replica which starts again knows what its snapshot at offset `at` held."""
+    known = windows_of(replica.log.producers)
+    every = [batch.timestamp for windows in (known, written) for _, batches in windows.values() for batch in batches]
+    oldest = max(every, default=0) - replica.log.config.producer_expiration_ms
+    for producer_id, (epoch, batches) in written.items():
+        now_epoch, now = known.get(producer_id, (epoch, ()))
+        if now_epoch != epoch or not batches or batches[-1].timestamp < oldest:
+            continue
+        later = sum(batch.first_offset >= at for batch in now)
+        expected = batches[max(0, len(batches) + later - BATCHES_KEPT) :]
+        if now[: len(now) - later] != expected:
+            raise InvariantBroken(
+                "DP-05",
+                f"{log}: {name} comes back with records up to {replica.end_offset} and knows {_described(now)} of "
+                f"producer {producer_id}; its snapshot at {at} has {_described(batches)}",
+            )
+
+
+def windows_of(states: ProducerStates) -> Windows:
+    """The last batches of every producer."""
+    found = {one: states.state_of(one) for one in states.ids}
+    return {one: (state.epoch, tuple(state.batches)) for one, state in found.items() if state is not None}
+
+
+def _described(batches: list[ProducedBatch] | tuple[ProducedBatch, ...]) -> str:
+    sequences = [f"{batch.first_sequence} to {batch.last_sequence}" for batch in batches]
+    return f"sequences {', '.join(sequences)}" if sequences else "nothing"

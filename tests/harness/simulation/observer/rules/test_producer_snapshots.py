@@ -1,0 +1,171 @@
+"""DP-05 as the observer asserts it of snapshots: a roll writes all that is known, a start loses none of it; by hand."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken, ObservedLog, SeenReplica
+from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.storage.config import LogConfig
+from squall.nodes.storage.producers import ProducerStates
+
+PRODUCER = 7
+
+
+class Host:
+    """One host with one replica whose producers write batches of one record; the rule looks after each turn."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Random(0))
+        self.incarnation = 1
+        self.start, self.base, self.end, self.segments = 0, 0, 0, 1
+        self.producers = ProducerStates(self.disk, "events-0")
+        self.rule = ProducerSnapshots(ObservedCluster())
+        self.look()
+
+    def produce(self, count: int, *, producer: int = PRODUCER, epoch: int = 0, timestamp: int = 1_000) -> None:
+        for offset in range(self.end, self.end + count):
+            self.producers.update(producer, epoch, offset, offset, offset, timestamp)
+        self.end += count
+
+    def roll(self) -> None:
+        self.producers.take_snapshot(self.end)
+        self.base, self.segments = self.end, self.segments + 1
+
+    def restart(self, *, restored: bool = True) -> None:
+        """Start again; all records are deleted, so only the newest snapshot tells of producers."""
+        self.incarnation += 1
+        self.producers = ProducerStates(self.disk, "events-0")
+        if restored:
+            self.producers.restore(self.end)
+
+    def look(self, cut: int | None = None) -> None:
+        log = SimpleNamespace(
+            directory="events-0",
+            start_offset=self.start,
+            active_base_offset=self.base,
+            segment_count=self.segments,
+            producers=self.producers,
+            config=LogConfig(),
+        )
+        process: Any = SimpleNamespace(name="b1", incarnation=self.incarnation, disk=self.disk)
+        watched: Any = SimpleNamespace(log=ObservedLog("events-0"))
+        replica: Any = SimpleNamespace(topic_id=b"", partition=0, log=log, end_offset=self.end)
+        self.rule.replica_examined(ReplicaTurn(process, watched, replica, SeenReplica(0, 0), cut), 0)
+
+
+def rolled(count: int) -> Host:
+    """A host that has rolled its log after so many batches."""
+    host = Host()
+    host.produce(count)
+    host.roll()
+    host.look()
+    return host
+
+
+# -- a roll -------------------------------------------------------------------------------------------------------
+
+
+def test_a_roll_that_writes_what_is_known_is_sound() -> None:
+    host = rolled(3)
+    host.produce(1, producer=8)
+    host.produce(1)
+    host.roll()
+    host.produce(2)
+    host.look()
+
+
+def test_dp_05_breaks_when_a_roll_writes_no_snapshot() -> None:
+    host = Host()
+    host.produce(2)
+    host.base, host.segments = 2, 2
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* rolled its log at 2, and there is no snapshot"):
+        host.look()
+
+
+def test_dp_05_breaks_when_a_snapshot_lacks_earlier_batches() -> None:
+    host = Host()
+    host.produce(3)
+    whole = list(host.producers.state_of(PRODUCER).batches)  # type: ignore[union-attr]
+    host.producers.state_of(PRODUCER).batches[:] = whole[-1:]  # type: ignore[union-attr]
+    host.roll()
+    host.producers.state_of(PRODUCER).batches[:] = whole  # type: ignore[union-attr]
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* knew sequences 0 to 0, 1 to 1, 2 to 2 of producer 7"):
+        host.look()
+
+
+def test_dp_05_breaks_when_a_snapshot_holds_what_comes_after_it() -> None:
+    host = Host()
+    host.produce(3)
+    host.producers.take_snapshot(2)
+    host.base, host.segments = 2, 2
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* snapshot of producers at 2, and in it sequences 0 to 0"):
+        host.look()
+
+
+# -- a start ------------------------------------------------------------------------------------------------------
+
+
+def test_dp_05_breaks_when_a_start_forgets_what_the_snapshot_held() -> None:
+    host = rolled(3)
+    host.restart(restored=False)
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* knows nothing of producer 7; its snapshot at 3 has"):
+        host.look()
+
+
+def test_a_start_that_remembers_the_snapshot_is_sound() -> None:
+    host = rolled(3)
+    host.restart()
+    host.look()
+
+
+def test_later_batches_may_push_out_what_a_snapshot_has() -> None:
+    host = rolled(4)
+    host.restart()
+    host.produce(3)
+    host.look()
+
+
+def test_a_producer_that_was_silent_for_long_is_forgotten_at_a_start() -> None:
+    host = rolled(1)
+    host.restart(restored=False)
+    host.produce(1, producer=8, timestamp=2_000 + LogConfig().producer_expiration_ms)
+    host.look()
+
+
+def test_a_producer_in_a_new_epoch_needs_no_earlier_batches() -> None:
+    host = rolled(3)
+    host.restart()
+    host.produce(1, epoch=1)
+    host.look()
+
+
+def test_a_log_that_was_truncated_below_a_snapshot_owes_nothing_to_it() -> None:
+    host = rolled(3)
+    host.end = 2
+    host.restart(restored=False)
+    host.look(cut=2)
+
+
+def test_a_log_that_began_again_owes_nothing_to_its_snapshots() -> None:
+    host = rolled(3)
+    host.start = host.base = host.end = 9
+    host.segments = 1
+    host.look()
+    host.produce(1, producer=8)
+    host.restart(restored=False)
+    host.look()
+
+
+def test_a_disk_that_was_wiped_owes_no_snapshot() -> None:
+    host = rolled(3)
+    host.disk.wipe()
+    host.restart(restored=False)
+    host.look()
