@@ -28,7 +28,7 @@ from typing import TextIO
 
 from squall.nodes.config import Address, ConfigError, Endpoint, NodeConfig
 from squall.nodes.mutants import MUTANTS, Mutants
-from squall.nodes.node.metrics import Collector
+from squall.nodes.node.metrics.collector import Collector
 from squall.nodes.node.node import Node, NodeError
 from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
