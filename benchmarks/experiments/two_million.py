@@ -1,7 +1,7 @@
 """The experiment of the sources: controlled shutdown and controller failover, ZooKeeper beside the quorum controller.
 
 Two systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
-(`parts/zookeeper_stubs.py`, `parts/stub_brokers.py`), on loopback:
+(`parts/zookeeper_stubs.py`, `benchmarks/parts/stub_brokers.py`), on loopback:
 
 * Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
 * Squall's quorum of three controllers.
@@ -28,10 +28,9 @@ from dataclasses import dataclass, field
 from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
 from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
 from squall.benchmarks.controller import Figures as QuorumFigures
-from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.parts.kafka_process import VERSION, KafkaProcess
-from squall.benchmarks.parts.measurement import Measurement
-from squall.benchmarks.parts.zookeeper_stubs import (
+from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
+from squall.benchmarks.experiments.parts.zookeeper_stubs import (
     REQUEST_MAX,
     Client,
     Layout,
@@ -40,11 +39,12 @@ from squall.benchmarks.parts.zookeeper_stubs import (
     request_shutdown,
     write_topics,
 )
+from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.artifacts.zookeeper import AS_SHIPPED
 from squall.harness.loopback.ensemble import Ensemble
 from squall.harness.loopback.loopback import Cluster
 
-PARTITIONS, ROUNDS = 10_000, 3
+PARTITIONS, SHORT_PARTITIONS, ROUNDS = 10_000, 1_000, 3
 SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
 BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
@@ -266,7 +266,10 @@ def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
         ("failover", failover, PUBLISHED_FAILOVER),
     ):
         must = round(published.ratio, 1) if zookeeper.partitions >= COMPARED_FROM else None
-        yield Measurement(f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must)
+        yield Measurement(
+            f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must,
+            reference=f"{published.ratio:.1f} times at {_size(PUBLISHED_PARTITIONS)} (published)",
+        )  # fmt: skip
 
 
 def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
@@ -286,8 +289,11 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
         straight = statistics.correlation(sizes, seconds) ** 2
         yield Measurement(f"ZooKeeper, {name}: r² of a line", straight, "", must=0.98 if large else None)
         expected = slope * PUBLISHED_PARTITIONS + intercept
-        yield _seconds(f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}; {published.zookeeper:.0f} s are published",
-                       [expected], 2 * published.zookeeper if large else None)  # fmt: skip
+        yield Measurement(
+            f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}: {name}", expected, "s", higher_is_better=False,
+            reference=f"{published.zookeeper:.0f} s (published)",
+            within=(published.zookeeper / 2, published.zookeeper * 2) if large else None,
+        )  # fmt: skip
 
 
 def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
@@ -335,8 +341,10 @@ def _say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
-def run(partitions: int = PARTITIONS, rounds: int = ROUNDS) -> Iterator[Measurement]:
+def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False) -> Iterator[Measurement]:
     """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
+    if short:
+        partitions, rounds = SHORT_PARTITIONS, 1
     rounds = min(rounds, ROUNDS_AT_MOST)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:

@@ -7,9 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.parts.zookeeper_stubs import Layout, _parts
-from squall.benchmarks.two_million import Arm, comparison, figures_of, fits, pictures, with_quorum, with_zookeeper
+from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
+from squall.benchmarks.experiments.two_million import (
+    Arm,
+    comparison,
+    figures_of,
+    fits,
+    pictures,
+    with_quorum,
+    with_zookeeper,
+)
 
 
 def arm(system: str, partitions: int, shutdown: float, failover: float) -> Arm:
