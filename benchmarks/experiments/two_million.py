@@ -1,9 +1,10 @@
 """The experiment of the sources: controlled shutdown and controller failover, ZooKeeper beside the quorum controller.
 
-Two systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
+Three systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
 (`parts/zookeeper_stubs.py`, `benchmarks/parts/stub_brokers.py`), on loopback:
 
 * Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
+* Squall's own ZooKeeper controller, on such a server, with Kafka's ten requests at a time;
 * Squall's quorum of three controllers.
 
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
@@ -22,14 +23,16 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
 from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
 from squall.benchmarks.controller import Figures as QuorumFigures
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
 from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
+from squall.benchmarks.experiments.parts.squall_process import SquallProcess
 from squall.benchmarks.experiments.parts.zookeeper_stubs import (
     REQUEST_MAX,
     Client,
@@ -50,10 +53,13 @@ BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
 """Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
 FIRST, SECOND = 1000, 1001
-"""Broker ids of the processes of Apache Kafka."""
+"""Broker ids of the processes that may be the controller."""
+IN_FLIGHT = 10
+"""Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
 QUIET_S = 2.0
 """The controller has ended its work when it has sent nothing for so long."""
 MEGA = 1_000_000
+ARMS = 3
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
 """Names of figures that the chart shows."""
@@ -98,19 +104,31 @@ class Arm:
     """Resident bytes of each kind of process, at the end."""
 
 
-# -- Apache Kafka with ZooKeeper ---------------------------------------------------------------------------------------
+# -- controllers that ZooKeeper elects ---------------------------------------------------------------------------------
 
 
-def with_zookeeper(partitions: int, rounds: int) -> Arm:
+def with_kafka(partitions: int, rounds: int) -> Arm:
     """Measure Apache Kafka's ZooKeeper controller."""
-    arm = Arm(f"Apache {VERSION.capitalize().replace('-', ' ')}, ZooKeeper", partitions)
+
+    def process(broker: int, zookeeper: str) -> ElectedProcess:
+        return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
+
+    return with_zookeeper("Apache Kafka 3.9.2, ZooKeeper", process, partitions, rounds)
+
+
+def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:
+    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
+    name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
+    return with_zookeeper(name, lambda *where: SquallProcess(*where, in_flight=in_flight), partitions, rounds)
+
+
+def with_zookeeper(name: str, process: Callable[[int, str], ElectedProcess], partitions: int, rounds: int) -> Arm:
+    """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
+    arm = Arm(name, partitions)
     heap = 512 + partitions // 200
     with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
         ensemble.wait_until_ready()
-        controllers = [
-            KafkaProcess(one, ensemble.connect, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
-            for one in (FIRST, SECOND)
-        ]
+        controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
         try:
             asyncio.run(_measure(ensemble, controllers, arm, rounds))
         finally:
@@ -119,7 +137,7 @@ def with_zookeeper(partitions: int, rounds: int) -> Arm:
     return arm
 
 
-async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm: Arm, rounds: int) -> None:
+async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, rounds: int) -> None:
     client = Client(ensemble.addresses)
     layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
     stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
@@ -134,9 +152,9 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm:
             await stub.start()
         first, second = controllers
         first.start()
-        await _logged(first, "Ready to serve as the new controller", patience_s)
+        await _logged(first, first.texts.serves, patience_s)
         second.start()
-        await _logged(second, "started (kafka.server.KafkaServer)", patience_s)
+        await _logged(second, second.texts.started, patience_s)
         await quiet(stubs, QUIET_S, patience_s, lambda: None)
         _say("brokers leave")
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
@@ -154,7 +172,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm:
 
 
 async def _shut_down(
-    controller: KafkaProcess,
+    controller: ElectedProcess,
     stub: ZookeeperStub,
     stubs: list[ZookeeperStub],
     arm: Arm,
@@ -176,20 +194,13 @@ async def _shut_down(
     await quiet(stubs, QUIET_S, patience_s, lambda: None)
 
 
-STAGES = {
-    "read from ZooKeeper": "Fetching topic deletions in progress",
-    "decided and queued for the brokers": "Ready to serve as the new controller",
-}
-"""What the new controller logs at the end of each stage."""
-
-
 async def _fail_over(
-    old: KafkaProcess, new: KafkaProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
+    old: ElectedProcess, new: ElectedProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
 ) -> None:
     killed = old.kill()
-    at = await _logged(new, "successfully elected as the controller", patience_s, since=killed)
+    at = await _logged(new, new.texts.elected, patience_s, since=killed)
     arm.detected = at - killed
-    for stage, text in STAGES.items():
+    for stage, text in [*new.texts.stages.items(), ("decided", new.texts.serves)]:
         ended = await _logged(new, text, patience_s, since=killed)
         arm.stages[stage] = ended - at
         at = ended
@@ -199,7 +210,7 @@ async def _fail_over(
     arm.failover_applied = max(applied, at) - killed
 
 
-async def _logged(process: KafkaProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
+async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
     return await asyncio.to_thread(process.wait_for, text, since=since, timeout_s=timeout_s)
 
 
@@ -304,7 +315,7 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             found[one.name.removesuffix(HEADING)] = {}
         elif found:
             found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
-    measured = list(found.items())[-2:]
+    measured = list(found.items())[-ARMS:]
 
     def panel(heading: str, figure: str, published: Published) -> Panel:
         size = _size(PUBLISHED_PARTITIONS)
@@ -348,10 +359,10 @@ def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False)
     rounds = min(rounds, ROUNDS_AT_MOST)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
-        zookeeper, quorum = with_zookeeper(size, rounds), None
-        yield from figures_of(zookeeper)
-        quorum = with_quorum(size, rounds)
-        yield from figures_of(quorum)
-        yield from comparison(zookeeper, quorum)
-        measured.append(zookeeper)
+        arms = []
+        for measure in (with_kafka, with_our_controller, with_quorum):
+            arms.append(measure(size, rounds))
+            yield from figures_of(arms[-1])
+        yield from comparison(arms[0], arms[-1])
+        measured.append(arms[0])
     yield from fits(measured)
