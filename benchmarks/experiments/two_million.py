@@ -52,7 +52,7 @@ SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
 BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
 """Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
-FIRST, SECOND = 1000, 1001
+FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
 """Requests to ZooKeeper that are unanswered at a time; Kafka's default."""

@@ -27,7 +27,7 @@ class KafkaProcess(ElectedProcess):
     """One process of Apache Kafka with a ZooKeeper controller; it has the broker id `broker`."""
 
     texts = LogTexts(
-        started="started (kafka.server.KafkaServer)",
+        started="] started",
         elected="successfully elected as the controller",
         serves="Ready to serve as the new controller",
         stages={"read from ZooKeeper": "Fetching topic deletions in progress"},
