@@ -374,8 +374,12 @@ class Scenario(_Part):
 
     @property
     def compares_replicas(self) -> bool:
-        """Whether nodes describe their logs at the end: as asked for, and otherwise if the system can."""
-        return self.replicas and REPLICAS not in self.cluster.system.limits.lacks
+        """Whether nodes describe their logs at the end: as asked for, and otherwise if the system can.
+
+        What they describe is compared with what the quorum has committed, so there has to be one.
+        """
+        lacks = self.cluster.system.limits.lacks
+        return self.replicas and REPLICAS not in lacks and self.cluster.metadata == "quorum"
 
     def seeds_from(self, first: int) -> tuple[int, ...]:
         """Return the seeds to run with: its own, or as many as `repeat` says from `first` on."""

@@ -1,4 +1,4 @@
-"""The scenarios of the control plane on hosts of the lab, each with the verdict that its suite expects (P06 to P19).
+"""The scenarios of the control plane on hosts of the lab, each with the verdict that its suite expects (P06 to P22).
 
 The same files as in simulation, in real time, with real processes, sockets and disks. Where a scenario needs what hosts
 do not do yet (slow links, messages held back), the suite has another one for them, `…-on-hosts`.
@@ -41,6 +41,8 @@ def _machine() -> None:
         pytest.param("reassign-chaos", "reassign-chaos", id="P16"),
         pytest.param("removed-voter-disruption", "removed-voter-disruption", id="P19"),
         pytest.param("removed-voter-disruption", "removed-active-controller", id="P19-active"),
+        pytest.param("zookeeper-ensemble", "zookeeper-one-server", id="P22"),
+        pytest.param("zookeeper-ensemble", "zookeeper-three-servers", id="P22-three"),
     ],
 )
 def test_the_scenario_ends_as_its_suite_expects(squall: CommandLine, suite: str, scenario: str) -> None:
