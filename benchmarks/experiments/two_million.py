@@ -155,7 +155,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         await _logged(first, first.texts.serves, patience_s)
         second.start()
         await _logged(second, second.texts.started, patience_s)
-        await quiet(stubs, QUIET_S, patience_s, lambda: None)
+        await quiet(stubs, QUIET_S, patience_s)
         _say("brokers leave")
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
             await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
@@ -184,14 +184,14 @@ async def _shut_down(
     remaining = await request_shutdown(controller.address, stub, patience_s)
     answered = time.monotonic() - began
     assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
-    applied = await quiet(stubs, QUIET_S, patience_s, lambda: None) - began
+    applied = await quiet(stubs, QUIET_S, patience_s) - began
     if counts:
         arm.answered.append(answered)
         arm.applied.append(max(answered, applied))
     await stub.leave()
     stubs.remove(stub)
     await stub.close()
-    await quiet(stubs, QUIET_S, patience_s, lambda: None)
+    await quiet(stubs, QUIET_S, patience_s)
 
 
 async def _fail_over(
@@ -205,7 +205,7 @@ async def _fail_over(
         arm.stages[stage] = ended - at
         at = ended
     arm.failover = at - killed
-    applied = await quiet(stubs, QUIET_S, patience_s, lambda: None)
+    applied = await quiet(stubs, QUIET_S, patience_s)
     arm.stages["sent to every broker"] = max(applied - at, 0.0)
     arm.failover_applied = max(applied, at) - killed
 

@@ -12,7 +12,7 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from squall.nodes.server.clock import monotonic_us
@@ -227,13 +227,12 @@ def _varint(content: bytes) -> int:
     return value
 
 
-async def quiet(stubs: list[ZookeeperStub], seconds: float, timeout_s: float, ended: Callable[[], None]) -> float:
-    """Wait until no stub has been sent anything for so long. Returns when the last one was; `ended` may raise."""
-    deadline = time.monotonic() + timeout_s
+async def quiet(stubs: list[ZookeeperStub], seconds: float, timeout_s: float) -> float:
+    """Wait until no stub has been sent anything for so long, from now on. Returns when the last one was."""
+    began = time.monotonic()
     while True:
         last = max(one.heard_at for one in stubs)
-        if time.monotonic() > last + seconds:
+        if time.monotonic() > max(last, began) + seconds:
             return last
-        assert time.monotonic() < deadline, f"the controller still sends requests after {timeout_s:.0f} s"
-        ended()
+        assert time.monotonic() < began + timeout_s, f"the controller still sends requests after {timeout_s:.0f} s"
         await asyncio.sleep(0.05)
