@@ -1,4 +1,4 @@
-"""The two-million benchmark: its znodes and frames are Kafka's, and its figures and chart are those of the arms."""
+"""The two-million experiment (HX-13): its znodes and frames are Kafka's, and its figures and chart are those of the arms."""
 
 from __future__ import annotations
 
