@@ -56,4 +56,8 @@ class FetchPurgatory:
         return self.take(lambda fetch: True)
 
     def deadline(self) -> int:
-        return min((fetch.expires_at for fetch in self._parked), default=NEVER)
+        nearest = NEVER
+        for fetch in self._parked:
+            if fetch.expires_at < nearest:
+                nearest = fetch.expires_at
+        return nearest

@@ -38,6 +38,7 @@ class FetchService:
         self._config = core.config
         self._counts_observers = core.mutants.has("observer-counted")
         self._counts_removed = core.mutants.has("removed-voter-counted")
+        self._counts_old_epoch = core.mutants.has("hw-counts-old-epoch")
         self._told: dict[int, tuple[int, int]] = {}
         """By replica: its connection, and the high watermark last sent there."""
 
@@ -159,7 +160,7 @@ class FetchService:
         end = role.majority_end_offset(self._wrongly_counted(role))
         known = role.high_watermark
         of_this_epoch = end > role.epoch_start_offset
-        if self._core.mutants.has("hw-counts-old-epoch"):
+        if self._counts_old_epoch:
             of_this_epoch = end > self._core.high_watermark
         if of_this_epoch and (known is None or end > known):
             role.high_watermark = end

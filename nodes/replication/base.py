@@ -49,6 +49,7 @@ class BaseReplica:
         self._clock = clock
         self._trace = trace
         self._mutants = mutants
+        self._keeps_divergent_suffix = mutants.has("divergent-suffix-kept")
         if mutants.has("hw-restored-too-high"):
             self.high_watermark = log.end_offset
         self._log_start = LogStart(log, mutants)
@@ -75,7 +76,8 @@ class BaseReplica:
 
     def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        self._event("high_watermark", offset=offset, end=self.end_offset, epoch=self.leader_epoch, led=self.is_leader)
+        end = self.log.end_offset
+        self._event("high_watermark", offset=offset, end=end, epoch=self.leader_epoch, led=self.is_leader)
 
     def _truncate(self, offset: int) -> None:
         """Truncate the log and its epochs at `offset`; lower the high watermark to the log's end."""

@@ -266,15 +266,16 @@ class TopicPartitionReplica(ServingReplica):
         registered = self._view.broker_epoch(replica_id)
         if broker_epoch != -1 and registered is not None and broker_epoch < registered:
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        bounds = self._bounds(offset, last_fetched_epoch, self.end_offset)
+        end = self.log.end_offset
+        bounds = self._bounds(offset, last_fetched_epoch, end)
         if not arrived or bounds.error or bounds.diverging is not None:
             return bounds
         moved = remote.end_offset != offset
-        remote.fetched(now, offset, self.end_offset, broker_epoch)
+        remote.fetched(now, offset, end, broker_epoch)
         remote.log_start_offset = log_start_offset
         self._maybe_expand(remote)
-        if (moved or self.high_watermark < self.end_offset) and self._advance(now):
-            return self._allowed(offset, self.end_offset, advanced=True)
+        if (moved or self.high_watermark < end) and self._advance(now):
+            return self._allowed(offset, end, advanced=True)
         return bounds
 
     def follower_stayed(self, replica_id: int, offset: int, at: int) -> None:
@@ -305,7 +306,7 @@ class TopicPartitionReplica(ServingReplica):
 
     def _least_end(self, now: int) -> int:
         """Least log end over the maximal ISR and those about to join it; the present value while below min ISR."""
-        end = self.end_offset
+        end = self.log.end_offset
         if self._high_watermark_is_log_end:
             return end
         if len(self._isr.committed) < self.min_isr and not self._mutants.has("hw-advances-under-min-isr"):

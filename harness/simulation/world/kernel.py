@@ -75,8 +75,8 @@ class Kernel(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self.now = 0
         self.events_run = 0
-        self._heap: list[Scheduled] = []
-        self._due: deque[Scheduled] = deque()
+        self._heap: list[list[Any]] = []
+        self._due: deque[list[Any]] = deque()
         self._sequence = 0
         self._running = False
         self._closed = False
@@ -132,7 +132,7 @@ class Kernel(asyncio.AbstractEventLoop):
         """Repeat `step` in one inlined loop: a run is hundreds of thousands of steps."""
         heap, due = self._heap, self._due
         while not done():
-            if due and not (heap and heap[0][0] <= self.now):
+            if due and (not heap or heap[0][0] > self.now):
                 event = due.popleft()
             elif heap:
                 event = heappop(heap)
@@ -199,9 +199,7 @@ class Kernel(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         self._sequence += 1
-        event = Scheduled((self.now, self._sequence, callback, args))
-        self._due.append(event)
-        return event
+        self._due.append([self.now, self._sequence, callback, args])  # nobody cancels these: a plain list is cheaper
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self._push(self.now + _not_before(delay), callback, args)

@@ -9,8 +9,8 @@ Frames here do not include their four-byte length; hosts do the framing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from squall.nodes.protocol.compiler import decode_from, encode, is_flexible
 from squall.nodes.protocol.errors import ProtocolError
@@ -23,8 +23,7 @@ _CORRELATION = Struct(">i")
 _NO_TAGS = b"\x00"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """API, version, the correlation id that the response must carry, and the client's name."""
 
     api_key: int
