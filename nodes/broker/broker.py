@@ -193,10 +193,13 @@ class Broker:
         replica that replayed them one by one would act on obsolete leader epochs. Then all of them take effect at once.
         Work that takes more than a turn continues in the next one, before anything further is read.
         """
-        if self.replicas.is_busy:
-            self.replicas.go_on(now)
+        replicas = self.replicas
+        if replicas.is_busy:
+            replicas.go_on(now)
             self._applied(now)
-        if self.replicas.is_busy or not self.observer.behind or now < self._apply_at:
+            if replicas.is_busy:
+                return
+        if not self.observer.behind or now < self._apply_at:
             return
         if self._buggify.happens("metadata-applied-late"):
             self._apply_at = now + LATE

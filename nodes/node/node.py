@@ -49,6 +49,7 @@ from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest, api_versions_response
 from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.roles import Role
 from squall.nodes.storage.errors import CorruptFile
 
 __all__ = ["Close", "Connect", "Node", "NodeError", "Pause", "Resume", "Send"]
@@ -121,6 +122,7 @@ class Node:
             self.broker.fetching.room = lambda: self.data.budget.room
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
+        self._role_seen: Role | None = None
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._data_waited = False
         self._bad_frames = NoticeLimit()
@@ -267,7 +269,8 @@ class Node:
 
     def _run_timers(self, now: int) -> None:
         connections = self.connections
-        connections.expire(now)
+        if connections.idle_due <= now:
+            connections.expire(now)
         for channel in self._channels:
             if channel.is_strained:
                 connections.make_room(now, channel)
@@ -284,16 +287,24 @@ class Node:
             self.broker.tick(now)
 
     def _apply_metadata(self, now: int) -> None:
-        if self.broker is not None:
-            self.broker.apply_metadata(now)
-            self.broker.settle(now)
-            if self.broker.notices:
-                self.notices += self.broker.notices
-                self.broker.notices.clear()
+        broker = self.broker
+        if broker is not None:
+            broker.apply_metadata(now)
+            broker.settle(now)
+            if broker.notices:
+                self.notices += broker.notices
+                broker.notices.clear()
         snapshots = self.raft.snapshots
         if snapshots.notices:
             self.notices += snapshots.notices
             snapshots.notices.clear()
+        role = self.raft.role
+        if role is not self._role_seen:
+            self._role_seen = role
+            self._watch_leader()
+
+    def _watch_leader(self) -> None:
+        """Report another leader of the quorum. A role has one leader and epoch for as long as it lasts."""
         leader_and_epoch = self.raft.leader_and_epoch
         if leader_and_epoch != self._leader_seen:
             self._leader_seen = leader, epoch = leader_and_epoch
@@ -431,12 +442,11 @@ class Node:
             self.links.deadline(),
             self.connections.idle_due,
             self.snapshot_generator.deadline(),
+            NEVER if self.broker is None else self.broker.deadline(),
         )
         for channel in self._channels:
             if channel.is_strained:
                 nearest = min(nearest, channel.budget.due())
-        if self.broker is not None:
-            nearest = min(nearest, self.broker.deadline())
         return nearest
 
     def _has_data(self) -> bool:

@@ -9,14 +9,13 @@ records but with a newer high watermark is always legal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFetch:
+class ParkedFetch(NamedTuple):
     """A fetch for which there is nothing new yet."""
 
     request: ServerRequest

@@ -9,7 +9,7 @@ and follows the hint in the response.
 from __future__ import annotations
 
 from squall.nodes.ports import Rng
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.protocol.messages import describe_quorum as schema
 from squall.nodes.protocol.messages.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -54,19 +54,19 @@ class FetchService:
     def _serve(self, now: int, request: ServerRequest, fetch_request: messages.FetchRequest) -> None:
         core = self._core
         error = core.epoch_error(fetch_request.epoch)
-        if error != ErrorCode.NONE:
+        if error != NO_ERROR:
             core.refuse_fetch(request, error)
             return
         snapshot = core.log.snapshot_for(fetch_request.offset, fetch_request.last_fetched_epoch)
         if snapshot is not None:
             core.heard_from_fetcher(now, fetch_request.replica_id)
             place = (snapshot.end_offset, snapshot.epoch)
-            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), snapshot=place))
+            request.respond(messages.fetch_response(self._config, NO_ERROR, core.hint(), snapshot=place))
             return
         diverging = core.log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch)
         if diverging is not None:
             # Does not show what the fetcher has in common with this log, so it counts for nothing (rule 13).
-            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
+            request.respond(messages.fetch_response(self._config, NO_ERROR, core.hint(), diverging=diverging))
             return
         role = core.quorum.role
         assert isinstance(role, Leader)
@@ -138,7 +138,7 @@ class FetchService:
         fetch.request.respond(
             messages.fetch_response(
                 self._config,
-                ErrorCode.NONE,
+                NO_ERROR,
                 core.hint(),
                 high_watermark=exposed,
                 log_start=core.log.start_offset,
@@ -316,7 +316,7 @@ class Fetcher:
             self._core.observe_response(now, fetch_response.hint)
             if self._core.quorum.role is not role:
                 return
-            if fetch_response.error != ErrorCode.NONE or not isinstance(role, Follower):
+            if fetch_response.error != NO_ERROR or not isinstance(role, Follower):
                 self._core.retry_later(now, role.fetch)
             else:
                 self._take(now, role, fetch_response)

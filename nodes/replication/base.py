@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.replication.log_start import LogStart
 from squall.nodes.replication.ports import BrokerView, PartitionState, ReplicationConfig
 from squall.nodes.storage.log import Log
@@ -72,7 +72,7 @@ class BaseReplica:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return NO_ERROR if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset

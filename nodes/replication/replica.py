@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.replication.isr import IsrState
 from squall.nodes.replication.log_start import DeletionAnswer
 from squall.nodes.replication.ports import (
@@ -211,7 +211,7 @@ class TopicPartitionReplica(ServingReplica):
         if not appended.duplicate:
             self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.leader_epoch)
         return AppendAnswer(
-            ErrorCode.NONE,
+            NO_ERROR,
             appended.first_offset,
             appended.last_offset,
             appended.log_append_time,
@@ -234,7 +234,7 @@ class TopicPartitionReplica(ServingReplica):
             return None
         if len(self._isr.committed) < self.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+        return NO_ERROR
 
     # -- leader: fetches ----------------------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class TopicPartitionReplica(ServingReplica):
         """
         if proposal is not self._isr.pending:
             return False
-        if answer.error == ErrorCode.NONE:
+        if answer.error == NO_ERROR:
             current = answer.leader_epoch == self.leader_epoch and answer.partition_epoch >= self.partition_epoch
             if current:
                 self.partition_epoch = answer.partition_epoch

@@ -37,8 +37,7 @@ recovery.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -92,8 +91,7 @@ class _Nobody:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Result of an append. For a duplicate the offsets are those of the first append, and nothing was written."""
 
     first_offset: int

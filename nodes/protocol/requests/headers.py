@@ -21,6 +21,7 @@ from squall.nodes.protocol.wire import Buffer, skip_tags
 _REQUEST = Struct(">hhih")
 _CORRELATION = Struct(">i")
 _NO_TAGS = b"\x00"
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
 class RequestHeader(NamedTuple):
@@ -125,7 +126,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
 
 
 def _response_is_flexible(api_key: int, response: type[Message], version: int) -> bool:
-    return api_key != ApiKey.API_VERSIONS and is_flexible(response, version)
+    return api_key != _API_VERSIONS and is_flexible(response, version)
 
 
 def _api(api_key: int, version: int) -> Api:

@@ -23,6 +23,7 @@ from squall.nodes.protocol.messages.api_versions import ApiVersion, ApiVersionsR
 from squall.nodes.protocol.requests import headers
 from squall.nodes.protocol.schema import Message
 
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 MAX_FRAME = 100 << 20
 """Kafka's `socket.request.max.bytes`: a longer frame is refused before it is read."""
 
@@ -160,7 +161,7 @@ class ServerSession:
         """
         header, body = headers.parse_request_header(frame)
         first, last = self._served(header.api_key)
-        if header.api_key == ApiKey.API_VERSIONS and not first <= header.api_version <= last:
+        if header.api_key == _API_VERSIONS and not first <= header.api_version <= last:
             return self._downgraded(now, header)
         if not first <= header.api_version <= last:
             raise ProtocolError(
