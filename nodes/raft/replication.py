@@ -180,11 +180,7 @@ class FetchService:
         core = self._core
         if not len(core.purgatory):
             return
-        end, exposed = core.log.end_offset, self._exposed()
-        ready = core.purgatory.take(
-            lambda fetch: fetch.expires_at <= now or fetch.offset < end or exposed > fetch.told_high_watermark
-        )
-        for fetch in ready:
+        for fetch in core.purgatory.take_ready(now, core.log.end_offset, self._exposed()):
             self._answer(fetch)
 
     # -- DescribeQuorum ---------------------------------------------------------------------------------------
