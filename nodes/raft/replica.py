@@ -78,6 +78,8 @@ class RaftReplica:
         pushes = config.variant.replication.pushes
         self._push = PushReplication(self._core, self._service, self._fetcher) if pushes else None
         self._voter_changes = VoterChanges(self._core)
+        self._patience = config.fetch_timeout * 3 // 2
+        """How long a leader continues without fetches from a majority (QC-18): 1.5 fetch timeouts."""
         self._closed = False
         self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
 
@@ -300,7 +302,8 @@ class RaftReplica:
             return
         for _ in range(TRANSITIONS_PER_TICK):
             self._run(now)
-            if self.role.deadline(self._patience) > now and not isinstance(self.role, Prospective | Candidate):
+            role = self._core.quorum.role
+            if role.deadline(self._patience) > now and not isinstance(role, (Prospective, Candidate)):
                 break
         self._voter_changes.advance(now)
 
@@ -324,13 +327,9 @@ class RaftReplica:
             self._elections.announce(now, role)
             self._service.wake(now)
 
-    @property
-    def _patience(self) -> int:
-        """How long a leader continues without fetches from a majority (QC-18): 1.5 fetch timeouts."""
-        return self.config.fetch_timeout * 3 // 2
-
     def deadline(self) -> int:
         """When `tick` is next due."""
         if self._closed:
             return NEVER
-        return min(self.role.deadline(self._patience), self._core.purgatory.deadline(), self._voter_changes.deadline())
+        core = self._core
+        return min(core.quorum.role.deadline(self._patience), core.purgatory.deadline(), self._voter_changes.deadline())
