@@ -28,7 +28,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
 ZOOKEEPER_ERA = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
-"""Kafka 4, whose messages the two know, has these no more; `test_zookeeper_era.py` compares them with bytes."""
+"""Kafka 4, whose messages the two know, has these no more; `test_zookeeper_era.py` has their bytes."""
 
 VERSIONS = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
