@@ -36,6 +36,7 @@ FLOORS: dict[str, set[str]] = {
     "controller": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata"},
     "replication": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata"},
     "broker": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata", "replication"},
+    "zookeeper": {"ports", "mutants", "buggify", "protocol", "storage", "raft", "metadata", "controller"},
 }
 
 SHELL_ONLY = {"asyncio", "socket", "os", "time", "threading", "random", "uuid", "secrets", "selectors", "subprocess"}
@@ -89,7 +90,7 @@ def test_floors_of_nodes_import_only_downwards() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-PLANES = {"control": ("controller",), "data": ("broker", "replication")}
+PLANES = {"control": ("controller", "zookeeper"), "data": ("broker", "replication")}
 """What decides over the cluster, and what keeps its records."""
 SHARED = {"ports", "config", "mutants", "buggify", "protocol", "storage", "raft", "metadata"}
 """What both stand on: messages and files, the replicated metadata log, and the image it replays to."""

@@ -27,10 +27,10 @@ from squall.nodes.node.settings import MS, broker_config, controller_config
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.storage.errors import CorruptFile
-from squall.nodes.zookeeper.broker_agent import BrokerAgent
+from squall.nodes.zookeeper.brokers.broker_agent import BrokerAgent
+from squall.nodes.zookeeper.brokers.requested_metadata import RequestedMetadata
 from squall.nodes.zookeeper.client import ZooKeeperClient
-from squall.nodes.zookeeper.controller import ControllerOptions, ZooKeeperController
-from squall.nodes.zookeeper.requested_metadata import RequestedMetadata
+from squall.nodes.zookeeper.controller.controller import ControllerOptions, ZooKeeperController
 from squall.nodes.zookeeper.session import Session
 
 PEER = "node-"

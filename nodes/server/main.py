@@ -29,7 +29,7 @@ from typing import Any, TextIO
 from squall.nodes.config import Address, ConfigError, Endpoint, NodeConfig
 from squall.nodes.mutants import MUTANTS, Mutants
 from squall.nodes.node.base import BaseNode
-from squall.nodes.node.metrics import Collector
+from squall.nodes.node.metrics.collector import Collector
 from squall.nodes.node.node import Node, NodeError
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import Disk, NullTrace, Trace

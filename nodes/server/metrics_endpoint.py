@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from squall.nodes.node import metric_names as names
-from squall.nodes.node.metrics import Collector
-from squall.nodes.node.samples import Sample, summary
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics.collector import Collector
+from squall.nodes.node.metrics.samples import Sample, summary
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
 from squall.nodes.server.log import say

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.loopback.scraping import parse
-from squall.nodes.node.metric_names import METRICS
+from squall.nodes.node.metrics.metric_names import METRICS
 from tests.facts import naming
 
 TEXT = """# HELP size bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.nodes.node.metric_names import COUNTER, GAUGE, METRICS, SUMMARY, prometheus_name
+from squall.nodes.node.metrics.metric_names import COUNTER, GAUGE, METRICS, SUMMARY, prometheus_name
 
 TABLE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| (gauge|counter|summary) \| (?:`(.+)`|—) \| (.+) \|$", re.MULTILINE)
@@ -50,7 +50,7 @@ def test_names_and_kinds_are_prometheus() -> None:
 def test_the_table_for_people_says_what_the_code_does() -> None:
     rows = [match.groups() for match in ROW.finditer(TABLE.read_text())]
     expected = [(metric.name, metric.kind, metric.jmx, metric.about) for metric in METRICS]
-    assert rows == expected, "docs/metrics.md: bring the table into line with nodes/node/metric_names.py"
+    assert rows == expected, "docs/metrics.md: bring the table into line with nodes/node/metrics/metric_names.py"
 
 
 NAMED = """current-state current-leader current-vote current-epoch high-watermark log-end-offset commit-latency-avg

@@ -9,10 +9,10 @@ import pytest
 
 from squall.nodes.metadata.features import METADATA_VERSION_LEVEL
 from squall.nodes.metadata.records import PartitionChangeRecord
-from squall.nodes.node import metric_names as names
-from squall.nodes.node.metric_names import METRICS, SUMMARY
-from squall.nodes.node.metrics import Collector
-from squall.nodes.node.samples import Sample
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics.collector import Collector
+from squall.nodes.node.metrics.metric_names import METRICS, SUMMARY
+from squall.nodes.node.metrics.samples import Sample
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -152,7 +152,7 @@ def test_summaries_have_quantiles_a_sum_and_a_count(host: Host) -> None:
 
 def test_a_collection_lets_its_host_breathe(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """At two million topic-partitions a scrape must not stop the node."""
-    monkeypatch.setattr("squall.nodes.node.samples.BREATH", 10)
+    monkeypatch.setattr("squall.nodes.node.metrics.samples.BREATH", 10)
     create(host, "orders", 100)
     pauses = sum(sample is None for sample in Collector(host.node, Clock(), 0, 0).collect(host.now, 0))
     assert pauses >= 20, "ten while the cluster's are counted, ten for the broker's own"

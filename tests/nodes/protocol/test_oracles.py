@@ -27,10 +27,14 @@ SEEDS = range(12)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
+ZOOKEEPER_ERA = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
+"""Kafka 4, whose messages the two know, has these no more; `test_zookeeper_era.py` has their bytes."""
+
 VERSIONS = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
     for api in APIS.values()
     for cls in (api.request, api.response)
+    if cls.__name__.removesuffix("Request").removesuffix("Response") not in ZOOKEEPER_ERA
     for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1)
 ]
 

@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from squall.nodes.node import metric_names as names
-from squall.nodes.node.metric_names import METRICS
-from squall.nodes.node.samples import Sample
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics.metric_names import METRICS
+from squall.nodes.node.metrics.samples import Sample
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.metrics_endpoint import MetricsEndpoint, Page, resident_bytes
 from tests.clusters import Cluster

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from squall.nodes.node import metric_names as names
+from squall.nodes.node.metrics import metric_names as names
 from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

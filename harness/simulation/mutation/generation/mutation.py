@@ -17,7 +17,9 @@ from pathlib import Path
 
 PACKAGES = ("raft", "replication", "storage", "broker", "controller", "metadata", "node")
 """The packages of `squall.nodes` whose modules are mutated."""
-METRICS_ONLY = ("broker_metrics", "controller_metrics", "metrics", "metric_names", "samples", "notice_limit", "timings")
+METRICS_ONLY = (
+    "broker_metrics", "collector", "controller_metrics", "metric_names", "samples", "notice_limit", "timings",
+)  # fmt: skip
 """Modules that only report: no promise to clients depends on them."""
 ROOT = "squall.nodes"
 

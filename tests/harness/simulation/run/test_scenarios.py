@@ -57,6 +57,11 @@ LONG = {
     "rolling-controlled-shutdown",
     "two-hop-failover",
     "zombie-leader",
+    "zookeeper-failures",
+    "zookeeper-late-isr",
+    "zookeeper-late-orders",
+    "zookeeper-late-update",
+    "zookeeper-rolling-restart",
 }
 HEALTHY = healthy()
 BY_NAME = [pytest.param(scenario, id=scenario.scenario) for scenario in HEALTHY]

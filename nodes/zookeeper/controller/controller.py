@@ -43,18 +43,18 @@ from squall.nodes.protocol.messages.incremental_alter_configs import Incremental
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.zookeeper.client import ZooKeeperClient
-from squall.nodes.zookeeper.cluster_reader import ClusterReader
-from squall.nodes.zookeeper.context import ControllerContext, PartitionState
-from squall.nodes.zookeeper.deletion import TopicDeletion
-from squall.nodes.zookeeper.election import Election
-from squall.nodes.zookeeper.event_loop import ControllerMoved, EventLoop
-from squall.nodes.zookeeper.partition_machine import PartitionMachine, Strategy
-from squall.nodes.zookeeper.replica_machine import ReplicaMachine
-from squall.nodes.zookeeper.request_batch import RequestBatch
-from squall.nodes.zookeeper.request_queues import RequestQueues
+from squall.nodes.zookeeper.controller.cluster_reader import ClusterReader
+from squall.nodes.zookeeper.controller.context import ControllerContext, PartitionState
+from squall.nodes.zookeeper.controller.deletion import TopicDeletion
+from squall.nodes.zookeeper.controller.election import Election
+from squall.nodes.zookeeper.controller.event_loop import ControllerMoved, EventLoop
+from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
+from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
+from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.request_queues import RequestQueues
+from squall.nodes.zookeeper.controller.state_store import StateStore
+from squall.nodes.zookeeper.controller.topic_writes import TopicWrites
 from squall.nodes.zookeeper.session import Delete, GetData, Operation, SessionResponse, SessionState, WatchFired
-from squall.nodes.zookeeper.state_store import StateStore
-from squall.nodes.zookeeper.topic_writes import TopicWrites
 from squall.nodes.zookeeper.znodes import (
     BROKER_IDS,
     CONTROLLER,

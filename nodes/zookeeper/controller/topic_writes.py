@@ -31,9 +31,9 @@ from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import ZERO_ID
-from squall.nodes.zookeeper.context import ControllerContext
+from squall.nodes.zookeeper.controller.context import ControllerContext
+from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Code, Create, GetData, Operation, SessionResponse, SetData
-from squall.nodes.zookeeper.state_store import StateStore
 from squall.nodes.zookeeper.znodes import (
     BROKER_CONFIGS,
     CONFIG_CHANGES,

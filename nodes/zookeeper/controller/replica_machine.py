@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
-from squall.nodes.zookeeper.context import ControllerContext, Replica, ReplicaState
-from squall.nodes.zookeeper.event_loop import ControllerMoved
-from squall.nodes.zookeeper.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.context import ControllerContext, Replica, ReplicaState
+from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
+from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Operation, SessionResponse
-from squall.nodes.zookeeper.state_store import StateStore
 from squall.nodes.zookeeper.znodes import NO_LEADER, StateZnode, TopicPartition
 
 Step = Generator[Sequence[Operation], list[SessionResponse], None]

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 
 from squall.nodes.ports import WallClock
 from squall.nodes.zookeeper.client import ZooKeeperClient
-from squall.nodes.zookeeper.context import ControllerContext
+from squall.nodes.zookeeper.controller.context import ControllerContext
 from squall.nodes.zookeeper.session import (
     Code,
     Create,

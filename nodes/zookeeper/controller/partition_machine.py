@@ -15,11 +15,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 
 from squall.nodes.ports import Trace
-from squall.nodes.zookeeper.context import ControllerContext, PartitionState
-from squall.nodes.zookeeper.event_loop import ControllerMoved
-from squall.nodes.zookeeper.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.context import ControllerContext, PartitionState
+from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
+from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Code, GetData, Operation, SessionResponse
-from squall.nodes.zookeeper.state_store import StateStore
 from squall.nodes.zookeeper.znodes import StateZnode, TopicPartition, decode_config, topic_config_path
 
 UNCLEAN = "unclean.leader.election.enable"

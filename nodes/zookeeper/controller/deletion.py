@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.zookeeper.cluster_reader import ClusterReader
-from squall.nodes.zookeeper.context import ControllerContext, Replica, ReplicaState
-from squall.nodes.zookeeper.event_loop import EventLoop
-from squall.nodes.zookeeper.partition_machine import PartitionMachine
-from squall.nodes.zookeeper.replica_machine import ReplicaMachine
-from squall.nodes.zookeeper.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.cluster_reader import ClusterReader
+from squall.nodes.zookeeper.controller.context import ControllerContext, Replica, ReplicaState
+from squall.nodes.zookeeper.controller.event_loop import EventLoop
+from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine
+from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
+from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Delete, Operation, SessionResponse
-from squall.nodes.zookeeper.state_store import StateStore
 from squall.nodes.zookeeper.znodes import (
     deletion_path,
     partition_path,

@@ -6,10 +6,10 @@ from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.broker.hosting.traffic import TopicTraffic
 from squall.nodes.broker.lifecycle import BrokerState
-from squall.nodes.node import metric_names as names
-from squall.nodes.node import samples
-from squall.nodes.node.metric_names import Metric
-from squall.nodes.node.samples import Collected, Labels, Sample
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics import samples
+from squall.nodes.node.metrics.metric_names import Metric
+from squall.nodes.node.metrics.samples import Collected, Labels, Sample
 
 _STATES = {
     BrokerState.OFFLINE: 0,

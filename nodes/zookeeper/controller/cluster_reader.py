@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 
 from squall.nodes.mutants import HEALTHY, Mutants
-from squall.nodes.zookeeper.context import ControllerContext
+from squall.nodes.zookeeper.controller.context import ControllerContext
+from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Code, GetChildren, GetData, Operation, SessionResponse
-from squall.nodes.zookeeper.state_store import StateStore
 from squall.nodes.zookeeper.znodes import (
     BROKER_CONFIGS,
     BROKER_IDS,

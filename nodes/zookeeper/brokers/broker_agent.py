@@ -26,13 +26,13 @@ from squall.nodes.protocol.messages.stop_replica import StopReplicaRequest, Stop
 from squall.nodes.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToActiveController
 from squall.nodes.protocol.schema import Message
+from squall.nodes.zookeeper.brokers.isr_writer import IsrWriter
+from squall.nodes.zookeeper.brokers.producer_id_blocks import ProducerIdBlocks
+from squall.nodes.zookeeper.brokers.registration import Registration
+from squall.nodes.zookeeper.brokers.requested_metadata import RequestedMetadata
+from squall.nodes.zookeeper.brokers.topic_settings import TopicSettings
 from squall.nodes.zookeeper.client import ZooKeeperClient
-from squall.nodes.zookeeper.isr_writer import IsrWriter
-from squall.nodes.zookeeper.producer_id_blocks import ProducerIdBlocks
-from squall.nodes.zookeeper.registration import Registration
-from squall.nodes.zookeeper.requested_metadata import RequestedMetadata
 from squall.nodes.zookeeper.session import SessionState, WatchFired
-from squall.nodes.zookeeper.topic_settings import TopicSettings
 
 ControllerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from squall.nodes.node.metric_names import Metric
+from squall.nodes.node.metrics.metric_names import Metric
 from squall.nodes.node.timings import quantile
 
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
-from squall.nodes.node import metric_names as names
-from squall.nodes.node import samples
-from squall.nodes.node.samples import Collected, Sample, summary
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics import samples
+from squall.nodes.node.metrics.samples import Collected, Sample, summary
 from squall.nodes.node.timings import ApiTimes
 
 FENCED, IN_CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30

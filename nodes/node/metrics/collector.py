@@ -15,12 +15,12 @@ used for the controller listener.
 from __future__ import annotations
 
 from squall.nodes.metadata.features import METADATA_VERSION
-from squall.nodes.node import metric_names as names
 from squall.nodes.node.base import BaseNode
-from squall.nodes.node.broker_metrics import broker_metrics
-from squall.nodes.node.controller_metrics import controller_metrics
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics.broker_metrics import broker_metrics
+from squall.nodes.node.metrics.controller_metrics import controller_metrics
+from squall.nodes.node.metrics.samples import Collected, Sample, summary
 from squall.nodes.node.node import Node
-from squall.nodes.node.samples import Collected, Sample, summary
 from squall.nodes.node.timings import IdleMeter, PlaneTimes, api_name, quantile
 from squall.nodes.ports import WallClock
 from squall.nodes.raft.roles import Leader

@@ -13,8 +13,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
 from squall.nodes.mutants import HEALTHY, Mutants
-from squall.nodes.zookeeper.context import ControllerContext
-from squall.nodes.zookeeper.event_loop import ControllerMoved
+from squall.nodes.zookeeper.controller.context import ControllerContext
+from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
 from squall.nodes.zookeeper.session import (
     Check,
     Code,

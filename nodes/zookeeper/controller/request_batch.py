@@ -30,8 +30,8 @@ from squall.nodes.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from squall.nodes.zookeeper.context import ControllerContext, Replica
-from squall.nodes.zookeeper.request_queues import Answered, RequestQueues
+from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
+from squall.nodes.zookeeper.controller.request_queues import Answered, RequestQueues
 from squall.nodes.zookeeper.znodes import TopicPartition
 
 PLAINTEXT = 0

@@ -1,0 +1,1 @@
+"""The metrics of a node, read from its components on request. Pure."""

@@ -1,0 +1,1 @@
+"""What a broker of a ZooKeeper-era cluster does instead of asking a quorum. Pure."""
