@@ -45,8 +45,11 @@ NameOption = Annotated[str, typer.Option(help="labs of different names run side 
     "squall lab up --inventory lab.yaml",
 )
 def lab_up_command(
-    controllers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
+    controllers: Annotated[int | None, typer.Option(min=0, show_default="3; 0 with --zookeeper")] = None,
     brokers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
+    zookeeper: Annotated[
+        int | None, typer.Option(min=0, show_default="0", help="servers of an ensemble, in place of controllers")
+    ] = None,
     clients: Annotated[int | None, typer.Option(min=0, show_default="0", help="hosts that make the load")] = None,
     racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over this many racks")] = None,
     between_racks: Annotated[
@@ -75,6 +78,7 @@ def lab_up_command(
     told: dict[str, object] = {
         "controllers": controllers,
         "brokers": brokers,
+        "zookeeper": zookeeper,
         "clients": clients,
         "racks": racks,
         "between_racks": between_racks,

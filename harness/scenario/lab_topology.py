@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -157,6 +157,13 @@ class LabTopology(BaseModel):
     racks: int = Field(0, ge=0, le=MOST_RACKS)
     between_racks: Profile | None = None
     links: Mapping[str, Profile] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_ensemble_needs_no_controllers(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("zookeeper") and "controllers" not in given:
+            return {**given, "controllers": 0}
+        return given
 
     @model_validator(mode="after")
     def _racks_fit(self) -> LabTopology:

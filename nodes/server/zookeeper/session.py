@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Sequence
 
@@ -57,7 +58,7 @@ class _Connection(asyncio.Protocol):
 class WireSession:
     """A session with a real ensemble, for a node in this event loop.
 
-    `wake` is called when there is something to deliver, `say` with each change that an operator should know. `now` is
+    `wake` is called when there is something to deliver, `say` with each change that an operator should know; `now` is
     the clock of the node and of the loop.
     """
 
@@ -82,7 +83,8 @@ class WireSession:
         self._scheduled: asyncio.Handle | None = None
         self._ensemble = ",".join(f"{host}:{port}" for host, port in servers) + chroot
         self._say = say
-        self._said = ""
+        self._said: dict[str, None] = {}
+        self._reported = SessionState.CONNECTING
         self._client = SessionClient(servers, timeout_ms, self._now(), chroot=chroot, max_request=max_request)
         self._soon()
 
@@ -152,6 +154,9 @@ class WireSession:
                 self._open(effect)
         self._flush()
         self._arm()
+        if self.state is not self._reported:
+            self._reported = self.state
+            self._said.clear()
         if self.state is SessionState.CONNECTED:
             self._report(f"connected to ZooKeeper {self._ensemble}, session {self.id:#x}")
         elif self.state is SessionState.EXPIRED:
@@ -160,9 +165,9 @@ class WireSession:
             self._wake()
 
     def _report(self, line: str) -> None:
-        """Say what is new; what is repeated while it lasts is said once."""
-        if line != self._said:
-            self._said = line
+        """Say what is new; what is repeated until the state changes is said once."""
+        if line not in self._said:
+            self._said[line] = None
             self._say(line)
 
     def _soon(self) -> None:
@@ -193,7 +198,8 @@ class WireSession:
             _, connection = await self._loop.create_connection(lambda: _Connection(self), server.host, server.port)
         except OSError as error:
             self._opening = None
-            self._report(f"no connection to ZooKeeper at {server.host}:{server.port}: {error.strerror or error}")
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            self._report(f"no connection to ZooKeeper at {server.host}:{server.port}: {reason}")
             self._client.lost(self._now())
         else:
             self._opening = None

@@ -138,7 +138,7 @@ def test_a_wrong_inventory_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_lab_may_have_an_ensemble_instead_of_controllers() -> None:
-    shape = LabTopology(controllers=0, brokers=1, zookeeper=2)
-    assert shape.names() == [("b1", "brokers"), ("z1", "zookeeper"), ("z2", "zookeeper")]
+    found = shape(brokers=1, zookeeper=2)
+    assert found.names() == [("b1", "brokers"), ("z1", "zookeeper"), ("z2", "zookeeper")]
     with pytest.raises(ValidationError, match="controllers: 0 needs servers of an ensemble"):
         LabTopology(controllers=0)

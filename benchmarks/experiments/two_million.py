@@ -1,9 +1,10 @@
 """The experiment of the sources: controlled shutdown and controller failover, ZooKeeper beside the quorum controller.
 
-Two systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
-(`parts/zookeeper_stubs.py`, `parts/stub_brokers.py`), on loopback:
+Three systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
+(`parts/zookeeper_stubs.py`, `benchmarks/parts/stub_brokers.py`), on loopback:
 
 * Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
+* Squall's own ZooKeeper controller, on such a server, with Kafka's ten requests at a time;
 * Squall's quorum of three controllers.
 
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
@@ -12,8 +13,8 @@ shutdowns before the counted ones warm up the virtual machine. Time-outs are the
 figure of its own.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
-and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. `--chart FILE` draws the figures
-of the greatest number beside the published ones. The published figures are for two million (docs/experiments.md).
+and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. The chart has the figures of the
+greatest number beside the published ones, which are for two million (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
 from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
 from squall.benchmarks.controller import Figures as QuorumFigures
-from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.parts.kafka_process import VERSION, KafkaProcess
-from squall.benchmarks.parts.measurement import Measurement
-from squall.benchmarks.parts.zookeeper_stubs import (
+from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
+from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
+from squall.benchmarks.experiments.parts.squall_process import SquallProcess
+from squall.benchmarks.experiments.parts.zookeeper_stubs import (
     REQUEST_MAX,
     Client,
     Layout,
@@ -40,20 +42,27 @@ from squall.benchmarks.parts.zookeeper_stubs import (
     request_shutdown,
     write_topics,
 )
+from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.artifacts.zookeeper import AS_SHIPPED
 from squall.harness.loopback.ensemble import Ensemble
 from squall.harness.loopback.loopback import Cluster
 
-PARTITIONS, ROUNDS = 10_000, 3
+PARTITIONS, SHORT_PARTITIONS, ROUNDS = 10_000, 1_000, 3
 SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
 BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
 """Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
-FIRST, SECOND = 1000, 1001
-"""Broker ids of the processes of Apache Kafka."""
+FIRST, SECOND = 100, 101
+"""Broker ids of the processes that may be the controller."""
+IN_FLIGHT = 10
+"""Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
 QUIET_S = 2.0
 """The controller has ended its work when it has sent nothing for so long."""
 MEGA = 1_000_000
+ARMS = 3
+HEADING = ": topic-partitions are there"
+SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
+"""Names of figures that the chart shows."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +104,31 @@ class Arm:
     """Resident bytes of each kind of process, at the end."""
 
 
-# -- Apache Kafka with ZooKeeper ---------------------------------------------------------------------------------------
+# -- controllers that ZooKeeper elects ---------------------------------------------------------------------------------
 
 
-def with_zookeeper(partitions: int, rounds: int) -> Arm:
+def with_kafka(partitions: int, rounds: int) -> Arm:
     """Measure Apache Kafka's ZooKeeper controller."""
-    arm = Arm(f"Apache {VERSION.capitalize().replace('-', ' ')}, ZooKeeper", partitions)
+
+    def process(broker: int, zookeeper: str) -> ElectedProcess:
+        return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
+
+    return with_zookeeper("Apache Kafka 3.9.2, ZooKeeper", process, partitions, rounds)
+
+
+def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:
+    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
+    name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
+    return with_zookeeper(name, lambda *where: SquallProcess(*where, in_flight=in_flight), partitions, rounds)
+
+
+def with_zookeeper(name: str, process: Callable[[int, str], ElectedProcess], partitions: int, rounds: int) -> Arm:
+    """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
+    arm = Arm(name, partitions)
     heap = 512 + partitions // 200
     with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
         ensemble.wait_until_ready()
-        controllers = [
-            KafkaProcess(one, ensemble.connect, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
-            for one in (FIRST, SECOND)
-        ]
+        controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
         try:
             asyncio.run(_measure(ensemble, controllers, arm, rounds))
         finally:
@@ -116,7 +137,7 @@ def with_zookeeper(partitions: int, rounds: int) -> Arm:
     return arm
 
 
-async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm: Arm, rounds: int) -> None:
+async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, rounds: int) -> None:
     client = Client(ensemble.addresses)
     layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
     stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
@@ -131,9 +152,9 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm:
             await stub.start()
         first, second = controllers
         first.start()
-        await _logged(first, "Ready to serve as the new controller", patience_s)
+        await _logged(first, first.texts.serves, patience_s)
         second.start()
-        await _logged(second, "started (kafka.server.KafkaServer)", patience_s)
+        await _logged(second, second.texts.started, patience_s)
         await quiet(stubs, QUIET_S, patience_s, lambda: None)
         _say("brokers leave")
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
@@ -151,7 +172,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[KafkaProcess], arm:
 
 
 async def _shut_down(
-    controller: KafkaProcess,
+    controller: ElectedProcess,
     stub: ZookeeperStub,
     stubs: list[ZookeeperStub],
     arm: Arm,
@@ -173,20 +194,13 @@ async def _shut_down(
     await quiet(stubs, QUIET_S, patience_s, lambda: None)
 
 
-STAGES = {
-    "read from ZooKeeper": "Fetching topic deletions in progress",
-    "decided and queued for the brokers": "Ready to serve as the new controller",
-}
-"""What the new controller logs at the end of each stage."""
-
-
 async def _fail_over(
-    old: KafkaProcess, new: KafkaProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
+    old: ElectedProcess, new: ElectedProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
 ) -> None:
     killed = old.kill()
-    at = await _logged(new, "successfully elected as the controller", patience_s, since=killed)
+    at = await _logged(new, new.texts.elected, patience_s, since=killed)
     arm.detected = at - killed
-    for stage, text in STAGES.items():
+    for stage, text in [*new.texts.stages.items(), ("decided", new.texts.serves)]:
         ended = await _logged(new, text, patience_s, since=killed)
         arm.stages[stage] = ended - at
         at = ended
@@ -196,7 +210,7 @@ async def _fail_over(
     arm.failover_applied = max(applied, at) - killed
 
 
-async def _logged(process: KafkaProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
+async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
     return await asyncio.to_thread(process.wait_for, text, since=since, timeout_s=timeout_s)
 
 
@@ -242,14 +256,14 @@ async def _measure_quorum(cluster: Cluster, arm: Arm, rounds: int) -> None:
 def figures_of(arm: Arm) -> Iterator[Measurement]:
     """Return the figures of one system with one number of topic-partitions."""
     name = f"{arm.system}, {_size(arm.partitions)}"
-    yield _seconds(f"{name}: topic-partitions are there", [arm.load])
+    yield _seconds(name + HEADING, [arm.load])
     yield _seconds("    controlled shutdown, the controller responds", arm.answered)
-    yield _seconds("    controlled shutdown, every broker has the changes", arm.applied)
+    yield _seconds(f"    {SHUTDOWN}", arm.applied)
     yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
     yield _seconds("        detected and elected", [arm.detected])
     for stage, seconds in arm.stages.items():
         yield _seconds(f"        {stage}", [seconds])
-    yield _seconds("    failover, every broker has heard of it", [arm.failover_applied])
+    yield _seconds(f"    {FAILOVER}", [arm.failover_applied])
     for kind, size in arm.memory.items():
         yield Measurement(f"    resident memory, {kind}", size / MEGA, "MB", higher_is_better=False)
 
@@ -263,7 +277,10 @@ def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
         ("failover", failover, PUBLISHED_FAILOVER),
     ):
         must = round(published.ratio, 1) if zookeeper.partitions >= COMPARED_FROM else None
-        yield Measurement(f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must)
+        yield Measurement(
+            f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must,
+            reference=f"{published.ratio:.1f} times at {_size(PUBLISHED_PARTITIONS)} (published)",
+        )  # fmt: skip
 
 
 def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
@@ -283,35 +300,42 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
         straight = statistics.correlation(sizes, seconds) ** 2
         yield Measurement(f"ZooKeeper, {name}: r² of a line", straight, "", must=0.98 if large else None)
         expected = slope * PUBLISHED_PARTITIONS + intercept
-        yield _seconds(f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}; {published.zookeeper:.0f} s are published",
-                       [expected], 2 * published.zookeeper if large else None)  # fmt: skip
+        yield Measurement(
+            f"    extrapolated to {_size(PUBLISHED_PARTITIONS)}: {name}", expected, "s", higher_is_better=False,
+            reference=f"{published.zookeeper:.0f} s (published)",
+            within=(published.zookeeper / 2, published.zookeeper * 2) if large else None,
+        )  # fmt: skip
 
 
-def chart(zookeeper: Arm, quorum: Arm) -> str:
-    """Draw the measured figures beside the published ones, as SVG."""
+def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
+    """Return the chart by its name: the figures of the greatest number measured beside the published ones, as SVG."""
+    found: dict[str, dict[str, float]] = {}
+    for one in measurements:
+        if one.name.endswith(HEADING):
+            found[one.name.removesuffix(HEADING)] = {}
+        elif found:
+            found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
+    measured = list(found.items())[-ARMS:]
 
-    def panel(heading: str, published: Published, measured: tuple[float, float]) -> Panel:
+    def panel(heading: str, figure: str, published: Published) -> Panel:
+        size = _size(PUBLISHED_PARTITIONS)
         bars = [
-            Bar(f"published, ZooKeeper, {_size(PUBLISHED_PARTITIONS)}", published.zookeeper, 0, published=True),
-            Bar(f"published, quorum, {_size(PUBLISHED_PARTITIONS)}", published.quorum, 1, published=True),
+            Bar(f"published, ZooKeeper, {size}", published.zookeeper, 0, published=True),
+            Bar(f"published, quorum, {size}", published.quorum, 1, published=True),
         ]
-        arms = zip((zookeeper, quorum), measured, strict=True)
-        measures = [
-            Bar(f"measured, {one.system}, {_size(one.partitions)}", value, number)
-            for number, (one, value) in enumerate(arms)
-        ]
-        return Panel(heading, "s", [*bars, *measures])
+        bars += [Bar(name, figures[figure], number) for number, (name, figures) in enumerate(measured)]
+        return Panel(heading, "s", bars)
 
-    shutdown = (statistics.median(zookeeper.applied), statistics.median(quorum.applied))
-    failover = (zookeeper.failover_applied, quorum.failover_applied)
-    return bar_chart(
-        "ZooKeeper beside a quorum of controllers",
-        [
-            panel("controlled shutdown of a broker", PUBLISHED_SHUTDOWN, shutdown),
-            panel("failover after SIGKILL of the controller", PUBLISHED_FAILOVER, failover),
-        ],
-        "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
-    )
+    return {
+        "two-million": bar_chart(
+            "ZooKeeper beside a quorum of controllers",
+            [
+                panel("controlled shutdown of a broker", SHUTDOWN, PUBLISHED_SHUTDOWN),
+                panel("failover after SIGKILL of the controller", FAILOVER, PUBLISHED_FAILOVER),
+            ],
+            "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
+        )
+    }
 
 
 def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
@@ -328,15 +352,17 @@ def _say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
-def run(partitions: int = PARTITIONS, rounds: int = ROUNDS) -> Iterator[Measurement]:
+def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False) -> Iterator[Measurement]:
     """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
+    if short:
+        partitions, rounds = SHORT_PARTITIONS, 1
     rounds = min(rounds, ROUNDS_AT_MOST)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
-        zookeeper, quorum = with_zookeeper(size, rounds), None
-        yield from figures_of(zookeeper)
-        quorum = with_quorum(size, rounds)
-        yield from figures_of(quorum)
-        yield from comparison(zookeeper, quorum)
-        measured.append(zookeeper)
+        arms = []
+        for measure in (with_kafka, with_our_controller, with_quorum):
+            arms.append(measure(size, rounds))
+            yield from figures_of(arms[-1])
+        yield from comparison(arms[0], arms[-1])
+        measured.append(arms[0])
     yield from fits(measured)

@@ -7,9 +7,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from squall.benchmarks.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.parts.zookeeper_stubs import Layout, _parts
-from squall.benchmarks.two_million import Arm, chart, comparison, figures_of, fits, with_quorum, with_zookeeper
+from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
+from squall.benchmarks.experiments.two_million import (
+    Arm,
+    comparison,
+    figures_of,
+    fits,
+    pictures,
+    with_kafka,
+    with_our_controller,
+    with_quorum,
+)
 
 
 def arm(system: str, partitions: int, shutdown: float, failover: float) -> Arm:
@@ -70,12 +79,14 @@ def test_every_figure_keeps_its_samples() -> None:
 
 
 def test_the_chart_has_a_bar_for_each_measured_and_published_figure() -> None:
-    svg = ElementTree.fromstring(chart(arm("Kafka <&>", 500_000, 2.0, 20.0), arm("Squall", 500_000, 0.5, 2.0)))
+    arms = [arm(system, 10_000, 1.0, 1.0) for system in ("Kafka <&>", "Ours", "Squall")]
+    arms += [arm("Kafka <&>", 500_000, 2.0, 20.0), arm("Ours", 500_000, 3.0, 5.0), arm("Squall", 500_000, 0.5, 2.0)]
+    svg = ElementTree.fromstring(pictures([one for each in arms for one in figures_of(each)])["two-million"])
     texts = [one.text for one in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {"135 s", "32 s", "503 s", "37 s", "2 s", "0.5 s", "30 s", "12 s"} <= set(texts)
-    assert "measured, Kafka <&>, 500 000" in texts
+    assert "Kafka <&>, 500 000" in texts
     bars = [one for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("stroke")]
-    assert len(bars) == 8
+    assert len(bars) == 10
 
 
 def test_the_longest_bar_of_a_panel_fills_it_and_zero_is_still_to_be_seen() -> None:
@@ -90,8 +101,8 @@ def test_the_longest_bar_of_a_panel_fills_it_and_zero_is_still_to_be_seen() -> N
 @pytest.mark.spark
 @pytest.mark.xdist_group("zookeeper")
 @pytest.mark.timeout(300)
-def test_both_systems_shut_a_broker_down_and_replace_a_controller() -> None:
-    for found in (with_zookeeper(1_000, 1), with_quorum(1_000, 1)):
+def test_all_systems_shut_a_broker_down_and_replace_a_controller() -> None:
+    for found in (with_kafka(1_000, 1), with_our_controller(1_000, 1), with_quorum(1_000, 1)):
         assert 0 < found.answered[0] <= found.applied[0]
         assert 0 < found.detected <= found.failover <= found.failover_applied
         assert all(seconds >= 0 for seconds in found.stages.values())

@@ -182,7 +182,7 @@ class ZookeeperStub:
                 writer.write(len(body).to_bytes(4, "big") + body)
                 self.received_bytes += size + 4
                 self.heard_at = time.monotonic()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     async def close(self) -> None:

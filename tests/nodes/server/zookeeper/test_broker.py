@@ -1,0 +1,97 @@
+"""Runs our brokers as processes on a real ensemble: what they write is what other clients of ZooKeeper read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from squall.harness.artifacts.jar_cache import jars
+from squall.harness.artifacts.java import command
+from squall.harness.loopback.ensemble import Ensemble
+from squall.harness.loopback.loopback import Cluster
+from tests.waiting import wait_until
+
+PATIENCE_S = 60.0
+
+
+def test_a_broker_without_its_ensemble_says_so_once_and_waits() -> None:
+    with Cluster(brokers=1, zookeeper="127.0.0.1:1,127.0.0.1:2/east") as cluster:
+        node = cluster.nodes[1]
+        second = "no connection to ZooKeeper at 127.0.0.1:2"
+        cluster.wait_for("a line for each server", lambda: second in node.log)
+        first = [line for line in node.log.splitlines() if "127.0.0.1:1:" in line]
+        assert len(first) == 1 and first[0].endswith("Connection refused")
+        assert node.pid is not None
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[Ensemble]:
+    with Ensemble(servers=1) as running:
+        running.wait_until_ready()
+        yield running
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.xdist_group("zookeeper")
+@pytest.mark.timeout(300)
+def test_brokers_serve_and_elect_another_controller_when_theirs_dies(ensemble: Ensemble) -> None:
+    kazoo = KazooClient(f"{ensemble.connect}/east")
+    with Cluster(brokers=3, zookeeper=f"{ensemble.connect}/east") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        cluster.wait_for("three brokers", lambda: len(admin.list_topics(timeout=10).brokers) == 3, PATIENCE_S)
+        for created in admin.create_topics([NewTopic("events", 4, 3)]).values():
+            created.result(PATIENCE_S)
+        assert acknowledged(cluster) == 100
+        kazoo.start()
+        try:
+            first = json.loads(kazoo.get("/controller")[0])["brokerid"]
+            assert sorted(kazoo.get_children("/brokers/ids")) == ["1", "2", "3"]
+            assert len(json.loads(kazoo.get("/brokers/topics/events")[0])["partitions"]) == 4
+            cluster.nodes[first].kill()
+            wait_until(lambda: controller(kazoo) not in (None, first), "another controller", PATIENCE_S)
+            wait_until(lambda: first not in leaders(kazoo), "other leaders", PATIENCE_S)
+            assert acknowledged(cluster) == 100
+        finally:
+            kazoo.stop()
+            kazoo.close()
+        shown = shell(ensemble, "/east/brokers/topics/events/partitions/0/state")
+        assert json.loads(shown)["controller_epoch"] == 2
+
+
+def controller(kazoo: KazooClient) -> int | None:
+    return json.loads(kazoo.get("/controller")[0])["brokerid"] if kazoo.exists("/controller") else None
+
+
+def leaders(kazoo: KazooClient) -> set[int]:
+    paths = (f"/brokers/topics/events/partitions/{number}/state" for number in range(4))
+    return {json.loads(kazoo.get(path)[0])["leader"] for path in paths}
+
+
+def acknowledged(cluster: Cluster) -> int:
+    """Send a hundred records with acks=all. Return how many were acknowledged."""
+    outcomes: list[bool] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(100):
+        producer.produce("events", b"%d" % number, on_delivery=lambda error, _: outcomes.append(error is None))
+    producer.flush(PATIENCE_S)
+    return sum(outcomes)
+
+
+def shell(ensemble: Ensemble, path: str) -> str:
+    """Return a znode's content by the shell that Apache Kafka ships."""
+    arguments = ["-server", ensemble.connect, "get", path]
+    ran = subprocess.run(
+        command("org.apache.zookeeper.ZooKeeperMain", jars("kafka-3.9.2"), arguments),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    return next(line for line in ran.stdout.splitlines() if line.startswith("{"))
