@@ -50,6 +50,7 @@ from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest, api_versions_response
 from squall.nodes.raft.config import KRAFT, Variant
+from squall.nodes.raft.push.replication import pusher_of
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.storage.errors import CorruptFile
 
@@ -91,6 +92,7 @@ class Node:
             self.raft = RaftReplica(
                 replace(raft_config(config, directory_id), variant=variant),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
+                pusher=pusher_of(variant),
             )  # fmt: skip
             self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)
@@ -104,7 +106,7 @@ class Node:
             )
         )
         self._channels = (self.control, self.data)
-        offered = CONTROLLER_VERSIONS | PUSH_VERSIONS if variant.replication.pushes else CONTROLLER_VERSIONS
+        offered = {**CONTROLLER_VERSIONS, **PUSH_VERSIONS} if variant.replication.pushes else CONTROLLER_VERSIONS
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
             | {one.listener: self.data for one in config.broker_listeners},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from squall.benchmarks.parts.measurement import Measurement
 from squall.results.charts.chart import Axis, Chart, Series
@@ -34,7 +34,7 @@ def svg(chart: Chart) -> str:
     )
 
 
-def bars(title: str, groups: Sequence[str], arms: dict[str, Sequence[float | None]], label: str, unit: str) -> str:
+def bars(title: str, groups: Sequence[str], arms: Mapping[str, Sequence[float | None]], label: str, unit: str) -> str:
     """Return bars of several arms, side by side, for each group."""
     series = tuple(Series(name, tuple(groups), tuple(values), kind="bars") for name, values in arms.items())
     return svg(Chart(title, Axis("", kind="category"), Axis(label, unit=unit), series, step=1.0))
