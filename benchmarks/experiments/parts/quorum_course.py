@@ -13,6 +13,7 @@ from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.links import Shape
+from squall.harness.simulation.world.network import SimNetwork
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nemesis.core.ports import OperationRefused
 from squall.nodes.raft.config import KRAFT, Variant
@@ -81,12 +82,13 @@ class QuorumCourse:
         *,
         dynamic: bool = False,
         config: Mapping[str, str] | None = None,
+        network: type[SimNetwork] = SimNetwork,
     ) -> None:
         self.trace = TimedTrace("state", "append", "high_watermark", "vote", "voters")
         shape = ClusterShape(
             controllers, 1, config={**SETTINGS, **(config or {})}, dynamic_voters=dynamic, variant=variant
         )
-        self.world = SimWorld(shape, seed, topics={TOPIC: 1}, trace=self.trace)
+        self.world = SimWorld(shape, seed, topics={TOPIC: 1}, trace=self.trace, network=network)
         self.kernel = self.world.kernel
         self.trace.kernel = self.kernel
         self.names = {place.node_id: place.name for place in self.world.places}
