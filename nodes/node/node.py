@@ -46,6 +46,7 @@ from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import KRAFT, Variant
+from squall.nodes.raft.push.replication import pusher_of
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.roles import Role
 from squall.nodes.storage.errors import CorruptFile
@@ -84,6 +85,7 @@ class Node(BaseNode):
             self.raft = RaftReplica(
                 replace(raft_config(config, directory_id), variant=variant),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
+                pusher=pusher_of(variant),
             )  # fmt: skip
             self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)

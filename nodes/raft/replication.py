@@ -120,7 +120,9 @@ class FetchService:
         return told if connection == request.connection else -1
 
     def _has_news(self, fetch: ParkedFetch) -> bool:
-        return fetch.offset < self._core.log.end_offset or self._exposed() > fetch.told_high_watermark
+        if fetch.offset < self._core.log.end_offset:
+            return True
+        return self._config.variant.announces_commits and self._exposed() > fetch.told_high_watermark
 
     def _exposed(self) -> int:
         """The high watermark as other nodes may see it: -1 until one of this epoch is known (QC-16)."""
@@ -180,7 +182,8 @@ class FetchService:
         core = self._core
         if not len(core.purgatory):
             return
-        for fetch in core.purgatory.take_ready(now, core.log.end_offset, self._exposed()):
+        exposed = self._exposed() if self._config.variant.announces_commits else -1
+        for fetch in core.purgatory.take_ready(now, core.log.end_offset, exposed):
             self._answer(fetch)
 
     # -- DescribeQuorum ---------------------------------------------------------------------------------------
