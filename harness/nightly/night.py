@@ -51,6 +51,7 @@ from squall.harness.nightly.provisioned import read_provisioned
 from squall.harness.nightly.results.night_report import NightView
 from squall.harness.nightly.results.trimming import trim
 from squall.harness.scenario.inventory import load_inventory
+from squall.results.checkers.common.text import several
 from squall.results.history.whole_file import write_whole
 from squall.results.trends.quarantine import Quarantine, quarantine_of
 
@@ -209,7 +210,7 @@ def print_plan(options: NightOptions, plan: Planned, say: Say) -> None:
     limit = "" if plan.budget_s is None else f" of {plan.budget_s / 60:.0f} min"
     price = f", about {budget.cost(seconds):.2f} at {budget.price_per_hour:g} an hour" if budget.price_per_hour else ""
     where = ", ".join(one.name for one in places)
-    say(f"{'plan':<11}{len(plan.chosen)} items on {where}: about {seconds / 60:.1f} min{limit}{price}")
+    say(f"{'plan':<11}{several(len(plan.chosen), 'item')} on {where}: about {seconds / 60:.1f} min{limit}{price}")
 
 
 def night_to_resume(nights: Path, key: str | None) -> Path | None:

@@ -47,6 +47,7 @@ from squall.harness.run.node_records import NodeRecords
 from squall.harness.run.reached import ReachedTestbed
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.run.run_manifest import Facts, config_texts, manifest_of
+from squall.harness.run.starting import ready_unless_ended
 from squall.harness.run.testbed import Testbed
 from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import ClusterNotReady, Watcher, await_whole, create_topics
@@ -67,7 +68,7 @@ from squall.results.history.manifest import Manifest
 from squall.results.history.segments import EventWriter
 from squall.results.history.store import discard_run, point_latest
 from squall.results.verdict.further import NOT_COLLECTED
-from squall.workloads.clients.common.client import Topic
+from squall.workloads.clients.common.client import ClusterState, Topic
 
 READY_SECONDS = 30.0
 READY_SECONDS_PER_REPLICA = 0.003
@@ -217,20 +218,12 @@ class ScenarioRun:
         replicas = sum(topic.partitions * topic.replication_factor for topic in topics)
         seconds = READY_SECONDS + self.slow_start + READY_SECONDS_PER_REPLICA * replicas
         try:
-            await create_topics(self.testbed.admin, topics, seconds)
-            state = await await_whole(
-                self.testbed.admin,
-                len(self.testbed.bootstrap()),
-                self.scenario.topics,
-                seconds,
-                between=seconds / LOOKS_UNTIL_READY,
-            )
+            state = await ready_unless_ended(self._whole_with(topics, seconds), self.testbed.statuses)
         except ClusterNotReady as trouble:
-            statuses = await self.testbed.statuses()
-            down = ", ".join(f"{name} {state}" for name, state in statuses.items() if state != "running")
-            raise ClusterNotReady(
-                f"the cluster did not become ready: {trouble}" + (f"; {down}" if down else "")
-            ) from None
+            down = {name: state for name, state in (await self.testbed.statuses()).items() if state != "running"}
+            states = ", ".join(f"{name} {state}" for name, state in down.items())
+            problem = f"the cluster did not become ready: {trouble}" + (f"; {states}" if down else "")
+            raise ClusterNotReady("\n    ".join([problem, *await self.testbed.last_lines(down)])) from None
         controller = self.testbed.cluster.names.name(state.controller)
         first = next(iter(self.scenario.cluster.topics.values()))
         self.display.stage(
@@ -239,6 +232,17 @@ class ScenarioRun:
             f"controller {controller} epoch {state.controller_epoch} · "
             f"{several(sum(self.scenario.topics.values()), 'topic-partition')}, "
             f"RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
+        )
+
+    async def _whole_with(self, topics: tuple[Topic, ...], seconds: float) -> ClusterState:
+        """Create the topics, and return the cluster's state once it is whole. Raises ClusterNotReady."""
+        await create_topics(self.testbed.admin, topics, seconds)
+        return await await_whole(
+            self.testbed.admin,
+            len(self.testbed.bootstrap()),
+            self.scenario.topics,
+            seconds,
+            between=seconds / LOOKS_UNTIL_READY,
         )
 
     async def _load_under_faults(self) -> None:

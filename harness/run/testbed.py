@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from squall.harness.hosts.system import (
     write_files,
 )
 from squall.harness.load.tcp import TcpConnector
+from squall.harness.run.starting import LINES_READ, telling_lines
 from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import KafkaClusterView, NodeNames
 from squall.harness.scenario.inventory import Inventory
@@ -228,6 +229,19 @@ class Testbed:
                 return str(trouble)
 
         return dict(zip(self.plans, await asyncio.gather(*(one(name) for name in self.plans)), strict=True))
+
+    async def last_lines(self, names: Collection[str]) -> list[str]:
+        """Return the lines of these nodes' logs that say most about their end, each with the host."""
+
+        def read(remote: Remote) -> list[str]:
+            try:
+                said = remote.run(["tail", "-n", str(LINES_READ), self.plans[remote.name].process.log])
+            except SshError:
+                return []
+            return [f"{remote.name}: {line}" for line in telling_lines(said.stdout)]
+
+        found = await asyncio.to_thread(on_all, [self.remotes[name] for name in names if name in self.plans], read)
+        return [line for lines in found.values() for line in lines]
 
     async def stop(self) -> None:
         """Stop every node that can be reached: brokers first, because they need the controllers for their shutdown."""

@@ -387,8 +387,8 @@ class Agent:
         return self.restart_policy.revive_all(self.journal)
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
-        """What the disk faults of a process have done: how many calls this fault has struck, and, by the node's ledger,
-        what a power failure would take now and what this fault has taken.
+        """What the disk faults of a process have done: how many calls this fault has struck, what it has taken, and, by
+        the node's ledger if it keeps one, what a power failure would take now.
 
         Losses are [size now, size before] by file, and [first missing offset, end of the missing range] by log.
         """
@@ -396,15 +396,16 @@ class Agent:
         struck: Arguments = {"open": self.journal.find(id) is not None, "met": self.disk.met(id)}
         if definition.disk_calls:
             struck["under_way"] = calls_under_way(self.processes.alive(definition.name))
-        if not definition.data or not Path(definition.ledger).is_file():
+        if not definition.data:
             if definition.disk_calls:
                 return struck
-            raise VerbError("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
+            raise VerbError("unsupported", f"{definition.name} was defined without `data`")
         files, loss = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
+        known = files.unsynced_bytes() if Path(definition.ledger).is_file() else None
         return {
             **struck,
             "files": len(files.files()),
-            "unsynced_bytes": files.unsynced_bytes(),
+            "unsynced_bytes": known,
             "lost_bytes": loss.bytes if loss else None,
             "lost": loss.files if loss else None,
             "lost_offsets": loss.offsets if loss else None,

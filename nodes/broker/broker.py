@@ -194,10 +194,13 @@ class Broker:
         replica that replayed them one by one would act on obsolete leader epochs. Then all of them take effect at once.
         Work that takes more than a turn continues in the next one, before anything further is read.
         """
-        if self.replicas.is_busy:
-            self.replicas.go_on(now)
+        replicas = self.replicas
+        if replicas.is_busy:
+            replicas.go_on(now)
             self._applied(now)
-        if self.replicas.is_busy or not self.observer.behind or now < self._apply_at:
+            if replicas.is_busy:
+                return
+        if not self.observer.behind or now < self._apply_at:
             return
         if self._buggify.happens("metadata-applied-late"):
             self._apply_at = now + LATE
@@ -237,8 +240,9 @@ class Broker:
         self.lifecycle.metadata_applied(now)
 
     def tick(self, now: int) -> None:
-        for parked in self._deadlines.due(now):
-            parked.expire(now)
+        if self._deadlines.nearest <= now:
+            for parked in self._deadlines.due(now):
+                parked.expire(now)
         if self._history is not None:
             self._begin_if_caught_up(now)
         self.lifecycle.tick(now)
@@ -250,12 +254,12 @@ class Broker:
     def deadline(self) -> int:
         if self.observer.is_loading or self.replicas.is_busy:
             return 0
-        parts = [self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline()]
-        if self._apply_at:
-            parts.append(self._apply_at)
+        nearest = min(self._deadlines.nearest, self.lifecycle.deadline(), self._producer_ids.deadline())
+        if 0 < self._apply_at < nearest:
+            nearest = self._apply_at
         if self._history is None:
-            parts += (self.replicas.deadline(), self.isr_sender.deadline())
-        return min(parts)
+            return min(nearest, self.replicas.deadline(), self.isr_sender.deadline())
+        return nearest
 
     def take_requests(self) -> list[OutboundRequest]:
         """Return all requests to other nodes that were added since the last call."""

@@ -66,6 +66,11 @@ class BrokerState(Enum):
     SHUTTING_DOWN = "shutting down"
 
 
+_RUNNING, _PENDING = BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN
+_SHUTTING_DOWN = BrokerState.SHUTTING_DOWN
+"""Looked up once: every turn asks for the state several times, and Python 3.11 finds members of an enum slowly."""
+
+
 class RegistrationRefused(Exception):
     """The controller will never register this broker as it is configured."""
 
@@ -106,16 +111,16 @@ class Lifecycle:
 
     @property
     def serves_clients(self) -> bool:
-        return self.state in (BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        return self.state in (_RUNNING, _PENDING)
 
     @property
     def is_pending_shutdown(self) -> bool:
-        return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        return self.state is _PENDING
 
     @property
     def may_close(self) -> bool:
         """Whether a shutdown has begun and this broker may be closed."""
-        return self.state is BrokerState.SHUTTING_DOWN
+        return self.state is _SHUTTING_DOWN
 
     @property
     def is_caught_up(self) -> bool:
@@ -138,7 +143,7 @@ class Lifecycle:
         return self._newest_epoch
 
     def tick(self, now: int) -> None:
-        if self.is_pending_shutdown and now >= self._shut_down_at:
+        if now >= self._shut_down_at and self.is_pending_shutdown:
             self._shut_down("its time is over without the controller's leave")
         if self._under_way or now < self._due or self.may_close:
             return
@@ -163,19 +168,19 @@ class Lifecycle:
         """Request a controlled shutdown from the controller, from the next heartbeat on. Idempotent."""
         if self.is_pending_shutdown or self.may_close:
             return
-        if self.state is not BrokerState.RUNNING or self.epoch == NO_EPOCH:
+        if self.state is not _RUNNING or self.epoch == NO_EPOCH:
             self._shut_down("it leads nothing")
         elif not self._config.controlled_shutdown:
             self._shut_down("without a controlled shutdown, as configured")
         else:
-            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self.state = _PENDING
             self._shut_down_at = now + self._config.controlled_shutdown_timeout
             self._due = now
             self._trace.event("broker_stopping", broker=self._config.node_id, epoch=self.epoch)
             self._notify(f"broker {self._config.node_id} wants to stop and hands its leaderships over")
 
     def _shut_down(self, why: str, *, granted: bool = False) -> None:
-        self.state = BrokerState.SHUTTING_DOWN
+        self.state = _SHUTTING_DOWN
         self._shut_down_at = NEVER
         self._trace.event("broker_shuts_down", broker=self._config.node_id, epoch=self.epoch, granted=granted)
         self._notify(f"broker {self._config.node_id} shuts down: {why}")
@@ -267,7 +272,7 @@ class Lifecycle:
         if fenced:
             self._notify(f"broker {node} is fenced: the controller received no heartbeat in time")
         elif self.state is BrokerState.FENCED:
-            self.state = BrokerState.RUNNING
+            self.state = _RUNNING
             self._notify(f"broker {node} is ready: unfenced with broker epoch {self.epoch}")
         else:
             self._notify(f"broker {node} is unfenced again")

@@ -152,7 +152,8 @@ class BaseNode(ABC):
 
     def _run_connection_timers(self, now: int) -> None:
         connections = self.connections
-        connections.expire(now)
+        if connections.idle_due <= now:
+            connections.expire(now)
         for channel in self._channels:
             if channel.is_strained:
                 connections.make_room(now, channel)

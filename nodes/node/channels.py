@@ -229,8 +229,7 @@ class RequestChannel:
     @property
     def is_strained(self) -> bool:
         """Whether connections are paused or memory is short; if not, there is nothing to resume or to close."""
-        budget = self.budget
-        return self.has_paused or budget.exhausted_since != NEVER or not budget.has_room
+        return self.has_paused or self.budget.is_short
 
     def relieved(self) -> list[Connection]:
         """Paused connections that may be resumed because half of the channel is free."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send one frame, given as a sequence of buffers; dropped if the connection is closed."""
 
     connection: int

@@ -324,9 +324,9 @@ class Links:
 
     @staticmethod
     def _due(link: _Link) -> int:
-        nearest = link.connect_deadline if link.connection else NEVER
-        if len(link.session):
-            nearest = min(nearest, link.session.deadline())
+        nearest = link.session.deadline()
+        if link.connection and link.connect_deadline < nearest:
+            nearest = link.connect_deadline
         if link.waiting:
             nearest = min(nearest, min(waiting.deadline for waiting in link.waiting))
             if not link.connection:

@@ -46,7 +46,9 @@ from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import KRAFT, Variant
+from squall.nodes.raft.push.replication import pusher_of
 from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.roles import Role
 from squall.nodes.storage.errors import CorruptFile
 
 __all__ = ["Close", "Connect", "Node", "NodeError", "Pause", "Resume", "Send"]
@@ -83,6 +85,7 @@ class Node(BaseNode):
             self.raft = RaftReplica(
                 replace(raft_config(config, directory_id), variant=variant),
                 disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants, buggify=buggify,
+                pusher=pusher_of(variant),
             )  # fmt: skip
             self.controller = self._make_controller(rng, trace, control_now, mutants, buggify)
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants, buggify)
@@ -97,6 +100,7 @@ class Node(BaseNode):
         self.snapshot_generator = self._make_snapshot_generator(now, buggify)
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
+        self._role_seen: Role | None = None
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._data_waited = False
 
@@ -198,11 +202,19 @@ class Node(BaseNode):
             self.broker.tick(now)
 
     def _apply_metadata(self, now: int) -> None:
-        if self.broker is not None:
-            self.broker.apply_metadata(now)
-            self.broker.settle(now)
-            self._take_notices(self.broker.notices)
+        broker = self.broker
+        if broker is not None:
+            broker.apply_metadata(now)
+            broker.settle(now)
+            self._take_notices(broker.notices)
         self._take_notices(self.raft.snapshots.notices)
+        role = self.raft.role
+        if role is not self._role_seen:
+            self._role_seen = role
+            self._watch_leader()
+
+    def _watch_leader(self) -> None:
+        """Report another leader of the quorum. A role has one leader and epoch for as long as it lasts."""
         leader_and_epoch = self.raft.leader_and_epoch
         if leader_and_epoch != self._leader_seen:
             self._leader_seen = leader, epoch = leader_and_epoch
@@ -309,10 +321,11 @@ class Node(BaseNode):
         if self.controller is not None:
             controls = min(controls, self.controller.deadline())
         nearest = min(
-            self._control_time.deadline(controls), self._connections_due(), self.snapshot_generator.deadline()
+            self._control_time.deadline(controls),
+            self._connections_due(),
+            self.snapshot_generator.deadline(),
+            NEVER if self.broker is None else self.broker.deadline(),
         )
-        if self.broker is not None:
-            nearest = min(nearest, self.broker.deadline())
         return nearest
 
     def _has_data(self) -> bool:

@@ -66,7 +66,7 @@ def encode(message: Message, version: int) -> list[Buffer]:
     out: list[Buffer] = []
     try:
         encoder_of(cls, version)(message, out.append)
-        if max(map(len, out), default=0) < CHUNK_WORTH_KEEPING or not carries_records(cls, version):
+        if not carries_records(cls, version) or max(map(len, out), default=0) < CHUNK_WORTH_KEEPING:
             return [b"".join(out)]
         return _coalesced(out)
     except (struct.error, TypeError, AttributeError, ValueError) as trouble:

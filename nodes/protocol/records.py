@@ -50,6 +50,7 @@ RECORD_LEAST = 7
 COMPRESSED_MOST = 1100
 """The highest compression ratio that is possible, rounded up: gzip, the tightest codec, reaches 1032 to 1."""
 _COMPRESSION_BITS = 0x07
+_CODECS = tuple(Compression)
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
@@ -334,9 +335,9 @@ def parse_records(batch: Buffer) -> list[Record]:
     header = BatchHeader.read(batch)
     if header.size != len(batch):
         raise ProtocolError(f"a batch of {header.size} bytes in a buffer of {len(batch)}")
-    if header.compression > Compression.ZSTD:
+    if header.compression >= len(_CODECS):
         raise ProtocolError(f"compression {header.compression} is not known")
-    content = decompress(Compression(header.compression), memoryview(batch)[HEADER_SIZE:])
+    content = decompress(_CODECS[header.compression], memoryview(batch)[HEADER_SIZE:])
     if not 0 <= header.count <= len(content):
         raise ProtocolError(f"{header.count} records in {len(content)} bytes")
     try:

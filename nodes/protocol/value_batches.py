@@ -26,6 +26,7 @@ from squall.nodes.protocol.records import (
 LONGEST_VALUE = 8000
 """The longest value: the record of a longer one might need a length varint of more than two bytes."""
 MOST_RECORDS = 1 << 20
+NOT_COMPRESSED = int(Compression.NONE)
 _KNOWN = tuple(bytes((n << 1,)) if n < 64 else bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(8192))
 """Varints of lengths, and of most offset deltas."""
 PLACES = 10_000
@@ -64,7 +65,7 @@ def parse_values(batch: Buffer) -> tuple[bytes, ...]:
 
 def _usual_values(batch: Buffer) -> tuple[bytes, ...] | None:
     header = BatchHeader.read(batch)
-    if header.size != len(batch) or header.compression != Compression.NONE or not 0 < header.count <= PLACES:
+    if header.size != len(batch) or header.compression != NOT_COMPRESSED or not 0 < header.count <= PLACES:
         return None
     content = bytes(memoryview(batch)[HEADER_SIZE:])
     values: list[bytes] = []

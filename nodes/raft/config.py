@@ -32,7 +32,7 @@ class Voter:
 
 
 class Replication(Enum):
-    """How records reach the voters. KRaft pulls; the others are Raft's, to compare with (`push_replication`)."""
+    """How records reach the voters. KRaft pulls; the others are Raft's, to compare with (`nodes.raft.push`)."""
 
     PULL = "pull"
     PUSH = "push"
@@ -52,6 +52,8 @@ class Variant:
     replication: Replication = Replication.PULL
     pre_vote: bool = True
     """Ask whether a majority would vote for this replica before it stands (KIP-996)."""
+    announces_commits: bool = True
+    """Respond to a waiting fetch when the high watermark moves. Kafka's leader lets it wait for records."""
 
 
 KRAFT = Variant()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft import messages
@@ -175,7 +175,7 @@ class Core:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.quorum.epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return NO_ERROR if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def hint(self) -> messages.Hint:
         """Epoch and leader as every response carries them."""

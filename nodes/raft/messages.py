@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from squall.nodes.protocol.compiler import Buffer
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.protocol.messages import begin_quorum_epoch as begin_schema
 from squall.nodes.protocol.messages import end_quorum_epoch as end_schema
 from squall.nodes.protocol.messages import fetch as fetch_schema
@@ -72,7 +72,7 @@ def _endpoints(schema: Any, config: RaftConfig, hint: Hint) -> list[Any]:
 
 def _read_response(response: Any) -> QuorumResponse:
     data = _only_partition(response.topics)
-    if response.error_code != ErrorCode.NONE or data is None:
+    if response.error_code != NO_ERROR or data is None:
         return QuorumResponse(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     granted = getattr(data, "vote_granted", False)
     leader_id = _leader(data.leader_id)
@@ -295,8 +295,7 @@ def read_end_response(response: Message) -> QuorumResponse:
 # -- Fetch -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """A replica fetches records from `offset` on; its record before that has `last_fetched_epoch`."""
 
     cluster_id: str | None
@@ -310,8 +309,7 @@ class FetchRequest:
     max_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(NamedTuple):
     """A fetch response from the leader or another node. `high_watermark` is -1 while unknown."""
 
     error: int
@@ -399,7 +397,7 @@ def fetch_response(
 def read_fetch_response(body: Message) -> FetchResponse:
     response = cast(fetch_schema.FetchResponse, body)
     data = _only_partition(response.responses, by_id=True)
-    if response.error_code != ErrorCode.NONE or data is None:
+    if response.error_code != NO_ERROR or data is None:
         return FetchResponse(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     leader_id = _leader(data.current_leader.leader_id)
     diverging, snapshot = data.diverging_epoch, data.snapshot_id

@@ -18,7 +18,7 @@ Everything below the newest snapshot is durable (`flush` precedes a snapshot), s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -58,8 +58,7 @@ class LeaderChangeMessage(Message):
     granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
+class CommittedBatch(NamedTuple):
     """One committed batch. `values` are the record values, of a control batch too; they end before `next_offset`."""
 
     base_offset: int

@@ -8,15 +8,13 @@ records but with a newer high watermark is always legal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.config import NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFetch:
+class ParkedFetch(NamedTuple):
     """A fetch for which there is nothing new yet."""
 
     request: ServerRequest
@@ -39,21 +37,30 @@ class FetchPurgatory:
     def park(self, fetch: ParkedFetch) -> None:
         self._parked.append(fetch)
 
-    def take(self, ready: Callable[[ParkedFetch], bool]) -> list[ParkedFetch]:
-        """Remove and return the ready fetches; drop those whose connection has closed."""
-        if not self._parked:
-            return []
+    def take_ready(self, now: int, end: int, high_watermark: int) -> list[ParkedFetch]:
+        """Remove and return the fetches whose wait is over, and those for which there are records or a high watermark.
+
+        Drop those whose connection has closed.
+        """
         taken: list[ParkedFetch] = []
         kept: list[ParkedFetch] = []
         for fetch in self._parked:
             if fetch.request.closed:
                 continue
-            (taken if ready(fetch) else kept).append(fetch)
+            news = fetch.offset < end or high_watermark > fetch.told_high_watermark
+            (taken if news or fetch.expires_at <= now else kept).append(fetch)
         self._parked = kept
         return taken
 
     def take_all(self) -> list[ParkedFetch]:
-        return self.take(lambda fetch: True)
+        """Remove and return every fetch whose connection is open."""
+        taken = [fetch for fetch in self._parked if not fetch.request.closed]
+        self._parked = []
+        return taken
 
     def deadline(self) -> int:
-        return min((fetch.expires_at for fetch in self._parked), default=NEVER)
+        nearest = NEVER
+        for fetch in self._parked:
+            if fetch.expires_at < nearest:
+                nearest = fetch.expires_at
+        return nearest

@@ -35,8 +35,12 @@ class ReplicaKey:
 
     def is_same_as(self, other: ReplicaKey) -> bool:
         """Whether `other` may be this replica: the ids are equal, and so are the directories, where known."""
-        known = NO_DIRECTORY not in (self.directory_id, other.directory_id)
-        return self.id == other.id and (not known or self.directory_id == other.directory_id)
+        return self.id == other.id and may_be_equal(self.directory_id, other.directory_id)
+
+
+def may_be_equal(one: bytes, other: bytes) -> bool:
+    """Whether two directory ids are equal, where both are known."""
+    return NO_DIRECTORY in (one, other) or one == other
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ Only voters flush: an observer counts for nothing and fetches lost records again
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -29,7 +30,6 @@ from squall.nodes.raft.core import Core, load_voters
 from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.errors import InvariantViolation, NotLeader
 from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
-from squall.nodes.raft.push_replication import PushReplication
 from squall.nodes.raft.quorum_state import QuorumStateStore
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
@@ -46,6 +46,16 @@ TRANSITIONS_PER_TICK = 3
 """A transition may leave work to do at once; a quorum of one is prospective, candidate and leader in one tick."""
 
 
+class Pusher(Protocol):
+    """What a strategy does that pushes: the leader's and the followers' side."""
+
+    def __init__(self, core: Core, service: FetchService, fetcher: Fetcher) -> None: ...
+    def run_leader(self, now: int, role: Leader) -> None: ...
+    def run_follower(self, now: int, role: Follower) -> None: ...
+    def wake(self, now: int) -> None: ...
+    def handle_append_entries(self, now: int, request: ServerRequest) -> None: ...
+
+
 class RaftReplica:
     """See the module. Starting reads the files and takes up a role; nothing is sent before the first `tick`."""
 
@@ -60,7 +70,9 @@ class RaftReplica:
         now: int,
         mutants: Mutants = HEALTHY,
         buggify: Buggify = OFF,
+        pusher: type[Pusher] | None = None,
     ) -> None:
+        """`pusher` replicates in place of fetches between voters (`nodes.raft.push`)."""
         self.config = config
         self.mutants = mutants
         self._takes_all_for_committed = mutants.has("uncommitted-metadata-applied") and not config.votes
@@ -75,9 +87,10 @@ class RaftReplica:
         self._service = FetchService(self._core)
         self._snapshot_service = SnapshotService(self._core)
         self._fetcher = Fetcher(self._core, rng)
-        pushes = config.variant.replication.pushes
-        self._push = PushReplication(self._core, self._service, self._fetcher) if pushes else None
+        self._push = None if pusher is None else pusher(self._core, self._service, self._fetcher)
         self._voter_changes = VoterChanges(self._core)
+        self._patience = config.fetch_timeout * 3 // 2
+        """How long a leader continues without fetches from a majority (QC-18): 1.5 fetch timeouts."""
         self._closed = False
         self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
 
@@ -300,7 +313,8 @@ class RaftReplica:
             return
         for _ in range(TRANSITIONS_PER_TICK):
             self._run(now)
-            if self.role.deadline(self._patience) > now and not isinstance(self.role, Prospective | Candidate):
+            role = self._core.quorum.role
+            if role.deadline(self._patience) > now and not isinstance(role, (Prospective, Candidate)):
                 break
         self._voter_changes.advance(now)
 
@@ -324,13 +338,9 @@ class RaftReplica:
             self._elections.announce(now, role)
             self._service.wake(now)
 
-    @property
-    def _patience(self) -> int:
-        """How long a leader continues without fetches from a majority (QC-18): 1.5 fetch timeouts."""
-        return self.config.fetch_timeout * 3 // 2
-
     def deadline(self) -> int:
         """When `tick` is next due."""
         if self._closed:
             return NEVER
-        return min(self.role.deadline(self._patience), self._core.purgatory.deadline(), self._voter_changes.deadline())
+        core = self._core
+        return min(core.quorum.role.deadline(self._patience), core.purgatory.deadline(), self._voter_changes.deadline())

@@ -9,7 +9,7 @@ and follows the hint in the response.
 from __future__ import annotations
 
 from squall.nodes.ports import Rng
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.protocol.messages import describe_quorum as schema
 from squall.nodes.protocol.messages.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -38,6 +38,7 @@ class FetchService:
         self._config = core.config
         self._counts_observers = core.mutants.has("observer-counted")
         self._counts_removed = core.mutants.has("removed-voter-counted")
+        self._counts_old_epoch = core.mutants.has("hw-counts-old-epoch")
         self._told: dict[int, tuple[int, int]] = {}
         """By replica: its connection, and the high watermark last sent there."""
 
@@ -53,19 +54,19 @@ class FetchService:
     def _serve(self, now: int, request: ServerRequest, fetch_request: messages.FetchRequest) -> None:
         core = self._core
         error = core.epoch_error(fetch_request.epoch)
-        if error != ErrorCode.NONE:
+        if error != NO_ERROR:
             core.refuse_fetch(request, error)
             return
         snapshot = core.log.snapshot_for(fetch_request.offset, fetch_request.last_fetched_epoch)
         if snapshot is not None:
             core.heard_from_fetcher(now, fetch_request.replica_id)
             place = (snapshot.end_offset, snapshot.epoch)
-            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), snapshot=place))
+            request.respond(messages.fetch_response(self._config, NO_ERROR, core.hint(), snapshot=place))
             return
         diverging = core.log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch)
         if diverging is not None:
             # Does not show what the fetcher has in common with this log, so it counts for nothing (rule 13).
-            request.respond(messages.fetch_response(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
+            request.respond(messages.fetch_response(self._config, NO_ERROR, core.hint(), diverging=diverging))
             return
         role = core.quorum.role
         assert isinstance(role, Leader)
@@ -119,7 +120,9 @@ class FetchService:
         return told if connection == request.connection else -1
 
     def _has_news(self, fetch: ParkedFetch) -> bool:
-        return fetch.offset < self._core.log.end_offset or self._exposed() > fetch.told_high_watermark
+        if fetch.offset < self._core.log.end_offset:
+            return True
+        return self._config.variant.announces_commits and self._exposed() > fetch.told_high_watermark
 
     def _exposed(self) -> int:
         """The high watermark as other nodes may see it: -1 until one of this epoch is known (QC-16)."""
@@ -137,7 +140,7 @@ class FetchService:
         fetch.request.respond(
             messages.fetch_response(
                 self._config,
-                ErrorCode.NONE,
+                NO_ERROR,
                 core.hint(),
                 high_watermark=exposed,
                 log_start=core.log.start_offset,
@@ -159,7 +162,7 @@ class FetchService:
         end = role.majority_end_offset(self._wrongly_counted(role))
         known = role.high_watermark
         of_this_epoch = end > role.epoch_start_offset
-        if self._core.mutants.has("hw-counts-old-epoch"):
+        if self._counts_old_epoch:
             of_this_epoch = end > self._core.high_watermark
         if of_this_epoch and (known is None or end > known):
             role.high_watermark = end
@@ -179,11 +182,8 @@ class FetchService:
         core = self._core
         if not len(core.purgatory):
             return
-        end, exposed = core.log.end_offset, self._exposed()
-        ready = core.purgatory.take(
-            lambda fetch: fetch.expires_at <= now or fetch.offset < end or exposed > fetch.told_high_watermark
-        )
-        for fetch in ready:
+        exposed = self._exposed() if self._config.variant.announces_commits else -1
+        for fetch in core.purgatory.take_ready(now, core.log.end_offset, exposed):
             self._answer(fetch)
 
     # -- DescribeQuorum ---------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Fetcher:
             self._core.observe_response(now, fetch_response.hint)
             if self._core.quorum.role is not role:
                 return
-            if fetch_response.error != ErrorCode.NONE or not isinstance(role, Follower):
+            if fetch_response.error != NO_ERROR or not isinstance(role, Follower):
                 self._core.retry_later(now, role.fetch)
             else:
                 self._take(now, role, fetch_response)

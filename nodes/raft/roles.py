@@ -182,7 +182,9 @@ class Leader:
         needed = self.majority - 1 if self.votes else self.majority
         if needed == 0:
             return NEVER
-        heard = sorted((max(progress.fetched_at, self.since) for progress in self.others.values()), reverse=True)
+        since = self.since
+        heard = [since if progress.fetched_at < since else progress.fetched_at for progress in self.others.values()]
+        heard.sort(reverse=True)
         return heard[needed - 1]
 
     def reconfigure(self, now: int, voters: VoterSet, local_id: int, *, votes: bool) -> None:
@@ -212,8 +214,12 @@ class Leader:
         return tuple(voter for voter, _ in ranked)
 
     def deadline(self, patience: int = 0) -> int:
-        begins = [progress.begin.deadline for progress in self.others.values()]
-        return min([self.resign_at(patience), *begins])
+        nearest = self.resign_at(patience)
+        for progress in self.others.values():
+            begin = progress.begin
+            if begin.due < nearest and not begin.in_flight:
+                nearest = begin.due
+        return nearest
 
 
 @dataclass(slots=True)
@@ -237,7 +243,9 @@ class Follower:
     """When to compare this voter's endpoint with its entry in the log."""
 
     def deadline(self, patience: int = 0) -> int:
-        return min(self.give_up_at, self.fetch.deadline, self.update.deadline) if self.votes else self.fetch.deadline
+        fetch = self.fetch
+        nearest = NEVER if fetch.in_flight else fetch.due
+        return min(self.give_up_at, nearest, self.update.deadline) if self.votes else nearest
 
 
 Role = Unattached | Resigned | Prospective | Candidate | Leader | Follower

@@ -164,10 +164,11 @@ class VoterChanges:
         """Advance or finish the change under way."""
         core = self._core
         change = self._change
-        if change is None and not isinstance(core.quorum.role, Leader):
+        leads = isinstance(core.quorum.role, Leader)
+        if change is None and not leads:
             self._leave_at = NEVER
             return
-        if change is not None and (not isinstance(core.quorum.role, Leader) or core.quorum.epoch != change.epoch):
+        if change is not None and (not leads or core.quorum.epoch != change.epoch):
             self._end(change, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost; whether it holds is not known")
         elif change is not None and change.offset is None:
             self._let_catch_up(now, change)
@@ -225,8 +226,10 @@ class VoterChanges:
             core.fail_parked_unless_leading()
 
     def deadline(self) -> int:
-        waiting = self._change is not None and self._change.offset is None
-        return min(self._change.deadline if waiting and self._change is not None else NEVER, self._leave_at)
+        change = self._change
+        if change is None or change.offset is not None:
+            return self._leave_at
+        return min(change.deadline, self._leave_at)
 
     @property
     def _voters(self) -> VoterSet:

@@ -20,7 +20,7 @@ from squall.nodes.protocol.compiler import Buffer, decode, encode_bytes
 from squall.nodes.protocol.records import BatchHeader, control_kind, parse_records
 from squall.nodes.protocol.schema import Message, array, int16, int32, message, string, struct, uint16, uuid
 from squall.nodes.raft.config import Voter
-from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.quorum_state import ReplicaKey, may_be_equal
 
 KRAFT_VERSION, KRAFT_VOTERS = 5, 6
 """The kinds of the control records for the kraft version and the voters."""
@@ -84,7 +84,7 @@ class VoterSet:
     def has(self, key: ReplicaKey) -> bool:
         """Whether this exact replica votes, as far as its directory is known."""
         voter = self.find(key.id)
-        return voter is not None and ReplicaKey(voter.id, voter.directory_id).is_same_as(key)
+        return voter is not None and may_be_equal(voter.directory_id, key.directory_id)
 
     def with_voter(self, voter: Voter) -> VoterSet:
         """The set with one more voter, or with one voter's entry replaced."""

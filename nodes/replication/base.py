@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.replication.log_start import LogStart
 from squall.nodes.replication.ports import BrokerView, PartitionState, ReplicationConfig
 from squall.nodes.storage.log import Log
@@ -49,6 +49,7 @@ class BaseReplica:
         self._clock = clock
         self._trace = trace
         self._mutants = mutants
+        self._keeps_divergent_suffix = mutants.has("divergent-suffix-kept")
         if mutants.has("hw-restored-too-high"):
             self.high_watermark = log.end_offset
         self._log_start = LogStart(log, mutants)
@@ -71,11 +72,12 @@ class BaseReplica:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return NO_ERROR if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        self._event("high_watermark", offset=offset, end=self.end_offset, epoch=self.leader_epoch, led=self.is_leader)
+        end = self.log.end_offset
+        self._event("high_watermark", offset=offset, end=end, epoch=self.leader_epoch, led=self.is_leader)
 
     def _truncate(self, offset: int) -> None:
         """Truncate the log and its epochs at `offset`; lower the high watermark to the log's end."""

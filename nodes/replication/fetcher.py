@@ -30,10 +30,10 @@ every new leader epoch, even of the same leader (rule 9).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.mutants import HEALTHY, Mutants
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -77,8 +77,7 @@ class _Followed:
         self.ready_at = ready_at
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What was requested for one topic-partition, and the number of that request."""
 
     followed: _Followed
@@ -320,7 +319,7 @@ class ReplicaFetcher:
 
     def _take(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         replica = one.followed.replica
-        if data.error_code == ErrorCode.NONE:
+        if data.error_code == NO_ERROR:
             if data.diverging_epoch.epoch >= 0:
                 self.truncations += 1
                 replica.truncate_diverging(now, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
@@ -409,6 +408,6 @@ def _listed_offset(response: Message | None) -> int | None:
         return None
     for topic in response.topics:
         for partition in topic.partitions:
-            if partition.error_code == ErrorCode.NONE and partition.offset >= 0:
+            if partition.error_code == NO_ERROR and partition.offset >= 0:
                 return partition.offset
     return None

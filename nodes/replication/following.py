@@ -18,8 +18,9 @@ class FollowingReplica(BaseReplica):
 
     def fetch_position(self) -> FetchPosition:
         """The position to fetch from the leader."""
-        epoch = None if self._mutants.has("divergent-suffix-kept") else self.log.last_epoch
-        return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
+        log = self.log
+        epoch = None if self._keeps_divergent_suffix else log.last_epoch
+        return FetchPosition(log.end_offset, -1 if epoch is None else epoch, self.leader_epoch, log.start_offset)
 
     def append_fetched(
         self,
@@ -42,7 +43,8 @@ class FollowingReplica(BaseReplica):
             self._log_start_moved(self._log_start.follow(leader_log_start, self.high_watermark))
 
     def _follow_high_watermark(self, leader_high_watermark: int) -> None:
-        offset = min(max(leader_high_watermark, self.log.start_offset), self.end_offset)
+        log = self.log
+        offset = min(max(leader_high_watermark, log.start_offset), log.end_offset)
         if offset != self.high_watermark:
             self._set_high_watermark(offset)
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.replication.isr import IsrState
 from squall.nodes.replication.log_start import DeletionAnswer
 from squall.nodes.replication.ports import (
@@ -211,7 +211,7 @@ class TopicPartitionReplica(ServingReplica):
         if not appended.duplicate:
             self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.leader_epoch)
         return AppendAnswer(
-            ErrorCode.NONE,
+            NO_ERROR,
             appended.first_offset,
             appended.last_offset,
             appended.log_append_time,
@@ -234,7 +234,7 @@ class TopicPartitionReplica(ServingReplica):
             return None
         if len(self._isr.committed) < self.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+        return NO_ERROR
 
     # -- leader: fetches ----------------------------------------------------------------------------------------
 
@@ -266,15 +266,16 @@ class TopicPartitionReplica(ServingReplica):
         registered = self._view.broker_epoch(replica_id)
         if broker_epoch != -1 and registered is not None and broker_epoch < registered:
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        bounds = self._bounds(offset, last_fetched_epoch, self.end_offset)
+        end = self.log.end_offset
+        bounds = self._bounds(offset, last_fetched_epoch, end)
         if not arrived or bounds.error or bounds.diverging is not None:
             return bounds
         moved = remote.end_offset != offset
-        remote.fetched(now, offset, self.end_offset, broker_epoch)
+        remote.fetched(now, offset, end, broker_epoch)
         remote.log_start_offset = log_start_offset
         self._maybe_expand(remote)
-        if (moved or self.high_watermark < self.end_offset) and self._advance(now):
-            return self._allowed(offset, self.end_offset, advanced=True)
+        if (moved or self.high_watermark < end) and self._advance(now):
+            return self._allowed(offset, end, advanced=True)
         return bounds
 
     def follower_stayed(self, replica_id: int, offset: int, at: int) -> None:
@@ -305,7 +306,7 @@ class TopicPartitionReplica(ServingReplica):
 
     def _least_end(self, now: int) -> int:
         """Least log end over the maximal ISR and those about to join it; the present value while below min ISR."""
-        end = self.end_offset
+        end = self.log.end_offset
         if self._high_watermark_is_log_end:
             return end
         if len(self._isr.committed) < self.min_isr and not self._mutants.has("hw-advances-under-min-isr"):
@@ -393,7 +394,7 @@ class TopicPartitionReplica(ServingReplica):
         """
         if proposal is not self._isr.pending:
             return False
-        if answer.error == ErrorCode.NONE:
+        if answer.error == NO_ERROR:
             current = answer.leader_epoch == self.leader_epoch and answer.partition_epoch >= self.partition_epoch
             if current:
                 self.partition_epoch = answer.partition_epoch

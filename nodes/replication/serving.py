@@ -10,7 +10,7 @@ Mutant `end-offset-unguarded` in `list_offset`.
 
 from __future__ import annotations
 
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import NO_ERROR, ErrorCode
 from squall.nodes.replication.following import FollowingReplica
 from squall.nodes.replication.ports import EpochEndAnswer, FetchBounds, OffsetAnswer
 
@@ -51,7 +51,7 @@ class ServingReplica(FollowingReplica):
 
     def _allowed(self, offset: int, upper: int, *, advanced: bool = False) -> FetchBounds:
         return FetchBounds(
-            ErrorCode.NONE, offset, upper, self.high_watermark, self.log.start_offset, None, self.broker,
+            NO_ERROR, offset, upper, self.high_watermark, self.log.start_offset, None, self.broker,
             self.leader_epoch, advanced,
         )  # fmt: skip
 
@@ -66,7 +66,7 @@ class ServingReplica(FollowingReplica):
                 return self._out_of_range()
             if epoch < last_fetched_epoch or end < offset:
                 return FetchBounds(
-                    ErrorCode.NONE, offset, offset, self.high_watermark, log.start_offset, (epoch, end), self.broker,
+                    NO_ERROR, offset, offset, self.high_watermark, log.start_offset, (epoch, end), self.broker,
                     self.leader_epoch,
                 )  # fmt: skip
         if offset > log.end_offset:
@@ -101,24 +101,24 @@ class ServingReplica(FollowingReplica):
         if timestamp == LATEST_TIMESTAMP:
             if lagging:
                 return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetAnswer(ErrorCode.NONE, -1, upper, self.leader_epoch)
+            return OffsetAnswer(NO_ERROR, -1, upper, self.leader_epoch)
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return self._offset_answer(-1, self.log.start_offset)
         if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-            return OffsetAnswer(ErrorCode.NONE)
+            return OffsetAnswer(NO_ERROR)
         wanted = self.log.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
         found = self.log.offset_for_timestamp(wanted, upper) if wanted >= 0 else None
         if found is None:
-            return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
+            return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE if lagging else NO_ERROR)
         return self._offset_answer(*found)
 
     def _offset_answer(self, timestamp: int, offset: int) -> OffsetAnswer:
         epoch = self.log.epochs.epoch_of(offset)
-        return OffsetAnswer(ErrorCode.NONE, timestamp, offset, -1 if epoch is None else epoch)
+        return OffsetAnswer(NO_ERROR, timestamp, offset, -1 if epoch is None else epoch)
 
     def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
         """The end of an epoch in the leader's log (KIP-320)."""
         error = self._check_epoch(current_leader_epoch)
         if error:
             return EpochEndAnswer(error)
-        return EpochEndAnswer(ErrorCode.NONE, *self.log.end_offset_for(epoch))
+        return EpochEndAnswer(NO_ERROR, *self.log.end_offset_for(epoch))

@@ -37,8 +37,7 @@ recovery.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -92,8 +91,7 @@ class _Nobody:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Result of an append. For a duplicate the offsets are those of the first append, and nothing was written."""
 
     first_offset: int
@@ -432,9 +430,10 @@ class Log:
         At most `max_bytes`, unless the first batch alone is larger and `at_least_one`. Empty if `offset` is at or above
         `upper`. Raises LogError (OFFSET_OUT_OF_RANGE) for an offset this log does not have.
         """
-        if not self.start_offset <= offset <= self.end_offset:
-            raise LogError("OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]")
-        if offset >= min(upper, self.end_offset):
+        log_end = self._segments.active.next_offset
+        if not self.start_offset <= offset <= log_end:
+            raise LogError("OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {log_end}]")
+        if offset >= upper or offset == log_end:
             return _NOTHING
         segment = self._segments.holding(offset)
         begin = segment.position_of(offset)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.ports import Disk
 from squall.nodes.protocol.crc import crc32c
@@ -52,8 +52,7 @@ def advance_sequence(sequence: int, by: int) -> int:
     return (sequence + by) % SEQUENCES
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedBatch:
+class ProducedBatch(NamedTuple):
     """One batch of a producer as stored in the log."""
 
     first_sequence: int

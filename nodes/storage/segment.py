@@ -19,7 +19,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.ports import Disk, File
@@ -40,8 +40,7 @@ _DENSE_MAX = 8192
 _NEVER = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPosition:
+class BatchPosition(NamedTuple):
     """Position of one batch in its segment. `end` is the position after it."""
 
     base_offset: int

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from squall.workloads.core.generator import WAIT, Answer, Context, Generator
 from squall.workloads.core.operation import ADMIN, Event, Operation
 
@@ -26,8 +28,7 @@ def period_of(share: float) -> int:
     return round(1 / share) if share > 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class EveryNth:
+class EveryNth(msgspec.Struct, frozen=True):
     """The operations of `often`, with every `period`-th one replaced by one of `rare`."""
 
     period: int

@@ -21,7 +21,8 @@ from squall.nodes.raft import messages
 from squall.nodes.raft.config import RaftConfig, Variant, Voter
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import MetadataLog
-from squall.nodes.raft.push_messages import read_acknowledgement
+from squall.nodes.raft.push.messages import read_acknowledgement
+from squall.nodes.raft.push.replication import pusher_of
 from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore
 from squall.nodes.raft.replica import RaftReplica
 
@@ -61,7 +62,9 @@ def replica(node: int, epochs: Sequence[int], latest: int, variant: Variant) -> 
         log.append([b"%d of epoch %d" % (number, epoch)], epoch, 0)
     log.close()
     QuorumStateStore(disk, config.directory).write(QuorumState(epoch=latest))
-    return RaftReplica(config, disk=disk, clock=StoppedClock(), rng=Random(1), trace=NullTrace(), now=0)
+    return RaftReplica(
+        config, disk=disk, clock=StoppedClock(), rng=Random(1), trace=NullTrace(), now=0, pusher=pusher_of(variant)
+    )
 
 
 class Pair:

@@ -51,7 +51,10 @@ class RecentOperations:
             return
         self._open.pop(event.operation.thread, None)
         if event.operation.f not in (POLL, FINAL_POLL) or event.completion.offsets:
-            recent = self._completed.setdefault(place_of(event.operation), deque(maxlen=COMPLETED_KEPT))
+            place = place_of(event.operation)
+            recent = self._completed.get(place)
+            if recent is None:
+                recent = self._completed[place] = deque(maxlen=COMPLETED_KEPT)
             recent.append(event)
 
     def lines(self, place: str, origin: int) -> list[WitnessLine]:

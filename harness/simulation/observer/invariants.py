@@ -250,16 +250,19 @@ class Observer:
         for hook in self._on_touch:
             hook(turn)
         examined = seen.examined
-        log.examine(place, lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True), start, end)
-        if seen.examined > examined:
-            for hook in self._on_append:
-                hook(turn)
+        if end != examined:
+            read = replica.read
+            log.examine(place, lambda offset, upper: read(offset, READ_BYTES, upper, at_least_one=True), start, end)
+            if seen.examined > examined:
+                for hook in self._on_append:
+                    hook(turn)
         seen.leader_epoch = replica.leader_epoch
         if replica.is_leader:
             self._look_at_leader(turn, start)
         committed_before = log.end
-        for batch in log.commit(place, replica.high_watermark, replica.leader_epoch, leads=replica.is_leader):
-            self._committed(watched, replica, batch)
+        if seen.tail or seen.high_watermark != replica.high_watermark:
+            for batch in log.commit(place, replica.high_watermark, replica.leader_epoch, leads=replica.is_leader):
+                self._committed(watched, replica, batch)
         for hook in self._on_examined:
             hook(turn, committed_before)
 

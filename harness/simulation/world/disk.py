@@ -22,6 +22,7 @@ a call costs one more comparison.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -135,6 +136,49 @@ class _Content:
 _NameChanges = list[tuple[str, _Content | None]]
 
 
+class _Names(dict[str, _Content]):
+    """Files by path. Knows what each directory holds, so that looking into one does not cost a look at all files."""
+
+    def __init__(self, files: Mapping[str, _Content] | None = None) -> None:
+        super().__init__()
+        self._inside: dict[str, dict[str, int]] = {}
+        """For each directory: its entries, with the number of files at or below each."""
+        for path, content in (files or {}).items():
+            self[path] = content
+
+    def __setitem__(self, path: str, content: _Content) -> None:
+        if path not in self:
+            self._count(path, 1)
+        super().__setitem__(path, content)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        if self.pop(path, None) is not None:
+            self._count(path, -1)
+
+    def clear(self) -> None:
+        super().clear()
+        self._inside.clear()
+
+    def inside(self, directory: str) -> list[str]:
+        """Return the names in a directory, sorted; empty if there is no file at any depth."""
+        return sorted(self._inside.get(directory, ()))
+
+    def has_directory(self, path: str) -> bool:
+        return path in self._inside
+
+    def _count(self, path: str, step: int) -> None:
+        while path:
+            directory, _, entry = path.rpartition("/")
+            entries = self._inside.setdefault(directory, {})
+            entries[entry] = entries.get(entry, 0) + step
+            if not entries[entry]:
+                del entries[entry]
+                if not entries:
+                    del self._inside[directory]
+            path = directory
+
+
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
@@ -197,8 +241,8 @@ class SimDisk:
         self._rng = rng
         self._cost = 0
         self._slowness = 0
-        self._names: dict[str, _Content] = {}
-        self._durable_names: dict[str, _Content] = {}
+        self._names = _Names()
+        self._durable_names = _Names()
         self._pending: list[tuple[str, _NameChanges]] = []
         self._disturbances: dict[str, Disturbance] = {}
 
@@ -308,7 +352,7 @@ class SimDisk:
         for _, changes in self._pending[:kept]:
             self._apply(self._durable_names, changes)
         self._pending.clear()
-        self._names = dict(self._durable_names)
+        self._names = _Names(self._durable_names)
         lost = max(0, before - sum(len(content.data) for content in self._contents()))
         lost += sum(content.lose_power(self._rng, mode) for content in self._contents())
         self.bytes_lost += lost
@@ -340,10 +384,10 @@ class SimDisk:
     # -- names ------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _apply(names: dict[str, _Content], changes: _NameChanges) -> None:
+    def _apply(names: _Names, changes: _NameChanges) -> None:
         for path, content in changes:
             if content is None:
-                names.pop(path, None)
+                names.remove(path)
             else:
                 names[path] = content
 
@@ -365,12 +409,10 @@ class SimDisk:
             path.write_bytes(content.data)
 
     def list(self, path: str) -> list[str]:
-        prefix = f"{path}/" if path else ""
-        inside = {name[len(prefix) :].split("/")[0] for name in self._names if name.startswith(prefix)}
-        return sorted(inside)
+        return self._names.inside(path)
 
     def exists(self, path: str) -> bool:
-        return path in self._names or any(name.startswith(f"{path}/") for name in self._names)
+        return path in self._names or self._names.has_directory(path)
 
     def make_directory(self, path: str) -> None:
         self.charge("create", 0, path)

@@ -23,7 +23,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, TypeVar
 
@@ -71,12 +71,15 @@ class Kernel(asyncio.AbstractEventLoop):
     """
 
     LAST_EVENTS = 100_000
+    FEW_EVENTS = 256
+    """A heap of so few events is not searched for cancelled ones."""
 
     def __init__(self) -> None:
         self.now = 0
         self.events_run = 0
-        self._heap: list[Scheduled] = []
-        self._due: deque[Scheduled] = deque()
+        self._heap: list[list[Any]] = []
+        self._due: deque[list[Any]] = deque()
+        self._sweep_at = self.FEW_EVENTS
         self._sequence = 0
         self._running = False
         self._closed = False
@@ -91,6 +94,8 @@ class Kernel(asyncio.AbstractEventLoop):
         self._sequence += 1
         event = Scheduled((when, self._sequence, callback, arguments))
         heappush(self._heap, event)
+        if len(self._heap) > self._sweep_at:
+            self._sweep()
         return event
 
     def after(self, delay: int, callback: Callable[..., object], *arguments: object) -> Scheduled:
@@ -102,10 +107,18 @@ class Kernel(asyncio.AbstractEventLoop):
         if when > self.now:
             event = Scheduled((when, self._sequence, callback, arguments))
             heappush(self._heap, event)
+            if len(self._heap) > self._sweep_at:
+                self._sweep()
         else:
             event = Scheduled((self.now, self._sequence, callback, arguments))
             self._due.append(event)
         return event
+
+    def _sweep(self) -> None:
+        """Drop cancelled events: most timers are cancelled long before they are due, and make the heap large."""
+        self._heap[:] = [event for event in self._heap if event[2] is not None]
+        heapify(self._heap)
+        self._sweep_at = 2 * len(self._heap) + self.FEW_EVENTS
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -132,7 +145,7 @@ class Kernel(asyncio.AbstractEventLoop):
         """Repeat `step` in one inlined loop: a run is hundreds of thousands of steps."""
         heap, due = self._heap, self._due
         while not done():
-            if due and not (heap and heap[0][0] <= self.now):
+            if due and (not heap or heap[0][0] > self.now):
                 event = due.popleft()
             elif heap:
                 event = heappop(heap)
@@ -199,9 +212,7 @@ class Kernel(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         self._sequence += 1
-        event = Scheduled((self.now, self._sequence, callback, args))
-        self._due.append(event)
-        return event
+        self._due.append([self.now, self._sequence, callback, args])  # nobody cancels these: a plain list is cheaper
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self._push(self.now + _not_before(delay), callback, args)

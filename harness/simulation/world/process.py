@@ -324,8 +324,9 @@ class SimProcess:
         content = bytearray(frame)
         if connection in self._held:
             self._held[connection].append(content)
-        else:
-            self._enqueue("received", connection, content)
+        elif self.node is not None:
+            self._inputs.append((self.node.received, (connection, content)))
+            self._wake_up(self._kernel.now)
 
     def disconnected(self, end: ConnectionEnd) -> None:
         connection = self._ids.pop(end.identity, None)
@@ -350,7 +351,10 @@ class SimProcess:
             self._wake_up(self._kernel.now)
 
     def _wake_up(self, when: int) -> None:
-        when = max(when, self._busy_until, self._kernel.now)
+        if when < self._busy_until:
+            when = self._busy_until
+        if when < self._kernel.now:
+            when = self._kernel.now
         if when >= self._wake_at:
             return
         if self._wake is not None:

@@ -1,6 +1,6 @@
 """The shell script that formats and starts a node of Apache Kafka on a host.
 
-    sh kafka.sh format        what `kafka-storage format` does
+    sh kafka.sh format        what `kafka-storage format` does; says why if it cannot
     sh kafka.sh run           becomes the node, by exec; formats a directory that a fault has emptied first
 
 It runs where the jars lie, because an archive of shared classes holds only for the class path that it was made with,
@@ -61,7 +61,9 @@ def script(
 cd {shlex.quote(library)} || exit 1
 case "$1" in
 format)
-    exec {java} {first}
+    said=$({java} {first} 2>&1) && exit 0
+    printf '%s\\n' "$said" | grep -v '^[[:space:]]*at ' >&2  # the reason, without the stack
+    exit 1
     ;;
 run)
     [ -e {shlex.quote(data)}/meta.properties ] || {java} {again} || exit 1

@@ -187,6 +187,9 @@ class Losses:
 class Damage(Kill, ABC):
     """A kill that changes the disk before the process can restart."""
 
+    needs_ledger = True
+    """Whether what it takes depends on what the process had fsynced."""
+
     def __init__(self, processes: Processes, losses: Losses) -> None:
         super().__init__(processes)
         self._losses = losses
@@ -201,10 +204,9 @@ class Damage(Kill, ABC):
         """
         name = text(arguments, "name")
         definition = self._processes.definition(name)
-        if not definition.data or not definition.ledger:
-            raise VerbError(
-                "unsupported", f"{name} was defined without `data` and `ledger`: what it has fsynced is not known"
-            )
+        if not definition.data or (self.needs_ledger and not definition.ledger):
+            missing = "`data` and `ledger`: what it has fsynced is not known" if self.needs_ledger else "`data`"
+            raise VerbError("unsupported", f"{name} was defined without {missing}")
         self._losses.forget(text(arguments, "id"))
         identity = self._processes.alive(name)
         process = {"pid": identity.pid, "started": identity.started} if identity else {"pid": None, "started": None}
@@ -220,7 +222,7 @@ class Damage(Kill, ABC):
         return {**answer, "lost_bytes": loss.bytes}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        if self._processes.alive(entry.arguments["name"]) is None:
+        if entry.arguments["ledger"] and self._processes.alive(entry.arguments["name"]) is None:
             _files_in(entry).begin_ledger_anew()
         super().undo(entry, remaining)
 
@@ -253,7 +255,9 @@ class PowerLoss(Damage):
 
 
 class WipeDisk(Damage):
-    """`disk.wipe`"""
+    """`disk.wipe`: of any process whose data directory is known."""
+
+    needs_ledger = False
 
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:
         return files.wipe()

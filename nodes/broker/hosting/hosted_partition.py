@@ -169,12 +169,13 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[Parked, None]] = {}
-        self._nearest = NEVER
+        self.nearest = NEVER
+        """The next time to call `due`; may be early if the waiting requests have been answered."""
 
     def add(self, when: int, parked: Parked) -> None:
         parked.step = -(-when // self.GRAIN)
         self._steps.setdefault(parked.step, {})[parked] = None
-        self._nearest = min(self._nearest, parked.step * self.GRAIN)
+        self.nearest = min(self.nearest, parked.step * self.GRAIN)
 
     def remove(self, parked: Parked) -> None:
         step = self._steps.get(parked.step)
@@ -193,13 +194,9 @@ class Deadlines:
 
     def due(self, now: int) -> list[Parked]:
         """Remove and return all that are due, oldest first."""
-        if self._nearest > now:
+        if self.nearest > now:
             return []
         steps = sorted(step for step in self._steps if step * self.GRAIN <= now)
         due = [parked for step in steps for parked in self._steps.pop(step)]
-        self._nearest = min(self._steps, default=NEVER // self.GRAIN) * self.GRAIN
+        self.nearest = min(self._steps, default=NEVER // self.GRAIN) * self.GRAIN
         return due
-
-    def nearest(self) -> int:
-        """The next time to call `due`; may be early if the waiting requests have been answered."""
-        return self._nearest

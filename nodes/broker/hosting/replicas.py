@@ -370,10 +370,14 @@ class Replicas:
         self._logs.settle()
 
     def deadline(self) -> int:
-        parts = [self._logs.deadline(), *(fetcher.deadline() for fetcher in self._fetchers.values())]
+        nearest = self._logs.deadline()
+        for fetcher in self._fetchers.values():
+            due = fetcher.deadline()
+            if due < nearest:
+                nearest = due
         if self._by_id:
-            parts += (self._shrink_due, self._checkpoint_due, self._retention_due)
-        return min(parts)
+            return min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
+        return nearest
 
     def take_requests(self) -> list[OutboundRequest]:
         taken: list[OutboundRequest] = []

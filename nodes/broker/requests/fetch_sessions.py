@@ -110,8 +110,8 @@ class FetchContext:
     """
 
     __slots__ = (
-        "arrived_at", "broker_epoch", "by_id", "counted", "entered", "epoch", "id", "may_join", "news", "parked",
-        "replica_id", "watches",
+        "arrived_at", "broker_epoch", "by_id", "counted", "entered", "epoch", "id", "is_follower", "may_join", "news",
+        "parked", "replica_id", "watches",
     )  # fmt: skip
 
     def __init__(self, request: ServerRequest) -> None:
@@ -119,6 +119,7 @@ class FetchContext:
         self.epoch = 0
         self.by_id = request.api_version >= TOPIC_IDS_SINCE
         self.replica_id, self.broker_epoch = fetcher_of(request)
+        self.is_follower = self.replica_id >= 0
         self.may_join = False
         """Whether the follower's broker might join an ISR at its last fetch, according to metadata (IS-08)."""
         self.arrived_at = request.received_at
@@ -128,10 +129,6 @@ class FetchContext:
         self.news: dict[Watch, None] = {}
         self.parked: Parked | None = None
         self.entered = False
-
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
 
     def ask(self, topics: list[FetchTopic], replicas: Replicas) -> None:
         """Add what a fetch names; it is news until it has been answered."""

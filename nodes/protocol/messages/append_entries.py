@@ -2,7 +2,7 @@
 
 A leader that pushes sends a voter the batches from one offset on, with the epoch of the record before them; the voter
 accepts them only if it has that record. For comparisons with KRaft, which pulls, in simulation
-(`raft/push_replication.py`).
+(`raft/push/replication.py`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Frames here do not include their four-byte length; hosts do the framing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from squall.nodes.protocol.compiler import decode_from, encode, is_flexible
 from squall.nodes.protocol.errors import ProtocolError
@@ -21,10 +21,10 @@ from squall.nodes.protocol.wire import Buffer, skip_tags
 _REQUEST = Struct(">hhih")
 _CORRELATION = Struct(">i")
 _NO_TAGS = b"\x00"
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """API, version, the correlation id that the response must carry, and the client's name."""
 
     api_key: int
@@ -126,7 +126,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
 
 
 def _response_is_flexible(api_key: int, response: type[Message], version: int) -> bool:
-    return api_key != ApiKey.API_VERSIONS and is_flexible(response, version)
+    return api_key != _API_VERSIONS and is_flexible(response, version)
 
 
 def _api(api_key: int, version: int) -> Api:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from squall.nodes.protocol.compiler import NO_LIMIT, Buffer
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
@@ -22,6 +23,7 @@ from squall.nodes.protocol.messages.api_versions import ApiVersion, ApiVersionsR
 from squall.nodes.protocol.requests import headers
 from squall.nodes.protocol.schema import Message
 
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 MAX_FRAME = 100 << 20
 """Kafka's `socket.request.max.bytes`: a longer frame is refused before it is read."""
 
@@ -159,7 +161,7 @@ class ServerSession:
         """
         header, body = headers.parse_request_header(frame)
         first, last = self._served(header.api_key)
-        if header.api_key == ApiKey.API_VERSIONS and not first <= header.api_version <= last:
+        if header.api_key == _API_VERSIONS and not first <= header.api_version <= last:
             return self._downgraded(now, header)
         if not first <= header.api_version <= last:
             raise ProtocolError(
@@ -207,8 +209,7 @@ def api_versions_response(versions: Versions, error: int = 0) -> ApiVersionsResp
 # -- the client side -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(NamedTuple):
     correlation_id: int
     api: Api
     version: int
@@ -283,7 +284,11 @@ class ClientSession:
 
     def deadline(self) -> int:
         """When the next request expires; 2**63-1 if none is outstanding."""
-        return min((sent.deadline for sent in self._sent), default=2**63 - 1)
+        nearest = 2**63 - 1
+        for sent in self._sent:
+            if sent.deadline < nearest:
+                nearest = sent.deadline
+        return nearest
 
     def closed(self, now: int) -> None:
         """The connection has ended: complete all outstanding requests with None."""

@@ -21,6 +21,7 @@ from squall.nodes.protocol.messages import APIS, ApiKey
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.config import KRAFT, RaftConfig, Variant, Voter
+from squall.nodes.raft.push.replication import pusher_of
 from squall.nodes.raft.replica import RaftReplica
 
 MS = 1000
@@ -76,7 +77,7 @@ class Member:
         config = cluster.config(self.id)
         self.replica = RaftReplica(
             config, disk=self.disk, clock=Clock(), rng=rng, trace=cluster.trace, now=cluster.now,
-            buggify=cluster.buggify,
+            buggify=cluster.buggify, pusher=pusher_of(cluster.variant),
         )  # fmt: skip
         self.iterate()
 

@@ -403,9 +403,14 @@ class _Lane:
     def _request(self, asked: dict[TopicPartition, _Poll]) -> FetchRequest:
         """A Fetch of all these polls: in full, or only the differences from the session's content."""
         session_id, epoch = self.session
-        wanted = {where: _fetch_partition(where[1], poll) for where, poll in asked.items()}
         told = self.told if session_id else {}
-        changed = {where: part for where, part in wanted.items() if told.get(where) != part}
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        changed: dict[TopicPartition, FetchPartition] = {}
+        for where, poll in asked.items():
+            part = told.get(where)
+            if part is None or not _asks_for(part, poll):
+                part = changed[where] = _fetch_partition(where[1], poll)
+            wanted[where] = part
         forgotten = [where for where in told if where not in wanted]
         self.told = wanted
         topics: dict[str, FetchTopic] = {}
@@ -426,6 +431,11 @@ class _Lane:
             forgotten_topics_data=list(dropped.values()),
             rack_id=self.consumer.plan.rack or "",
         )
+
+
+def _asks_for(part: FetchPartition, poll: _Poll) -> bool:
+    """Whether a session that holds this reads what the poll wants."""
+    return part.fetch_offset == poll.cursor.position and part.current_leader_epoch == poll.replica.epoch
 
 
 def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:

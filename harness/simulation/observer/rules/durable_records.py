@@ -94,7 +94,14 @@ class DurableRecords(Rule):
         self, place: tuple[str, TopicPartitionId], process: SimProcess, end: int, durable: int, epoch: int
     ) -> None:
         deaths = process.crashes_in_calls + process.disk_failures
-        self._held[place] = _Held(process.incarnation, deaths, end, min(durable, end), epoch)
+        if durable > end:
+            durable = end
+        held = self._held.get(place)
+        if held is None or held.incarnation != process.incarnation:
+            self._held[place] = _Held(process.incarnation, deaths, end, durable, epoch)
+            return
+        held.deaths_within_turns, held.end, held.durable, held.epoch = deaths, end, durable, epoch
+        held.lost_power = False
 
     def _check(self, process: SimProcess, log: str, held: _Held, end: int, cut: int | None, committed: int) -> None:
         """Check the log of a new incarnation. `committed` is the least that a dying process may have truncated to."""

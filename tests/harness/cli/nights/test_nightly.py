@@ -66,7 +66,7 @@ def test_a_dry_run_prints_the_plan_with_its_cost_and_begins_nothing(
     assert status_of(["nightly", "night.yaml", "--dry-run", *HOOKS]) == 0
     said = capsys.readouterr().out
     assert "run        item-1" in said and "left out   item-2" in said
-    assert "1 items on this machine: about 2.0 min of 2 min, about 0.07 at 2 an hour" in said
+    assert "1 item on this machine: about 2.0 min of 2 min, about 0.07 at 2 an hour" in said
     assert not (place / "began").exists() and not (place / "runs").exists() and calls(place) == []
 
 

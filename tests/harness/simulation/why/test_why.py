@@ -82,6 +82,17 @@ def test_the_outcome_does_not_depend_on_the_number_of_processes(tmp_path: Path) 
     assert (one.svg, one.words) == (two.svg, two.words)
 
 
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_seed_of_a_swarm_is_explained_by_what_happened_to_it(tmp_path: Path) -> None:
+    asked = WhyOptions("2", "swarm", mutants=("truncate-to-hw",), continuations=5, instants=4, processes=2)
+    found = explain(tmp_path / "swarm.svg", asked)
+    assert found.status == 0
+    (decided,) = [line for line in found.said.splitlines() if line.startswith("baked in")]
+    assert "the probability rises from" in decided and "to 100 %" in decided
+    assert "squall simulate swarm --recipe 2@" in found.said and "one-way b2, b3 begins" in found.words
+
+
 class DigestAt(Witness):
     """Keeps the hash of everything delivered up to an instant."""
 

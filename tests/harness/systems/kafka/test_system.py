@@ -95,18 +95,20 @@ def test_options_of_the_java_machine_replace_the_usual_ones() -> None:
 
 FAKE_JAVA = """\
 #!/bin/sh
+exec >>"$NOTED"
 for one in "$@"; do case "$one" in kafka.*|format) printf "%s " "$one";; esac; done
 echo $$
+[ -e "$0.broken" ] || exit 0
+printf 'Exception: Invalid value\\n\\tat kafka.tools.StorageTool.main\\n' >&2
+exit 1
 """
-"""Prints what it is asked to run, and its pid."""
+"""Notes what it is asked to run, and its pid; broken, it fails as a Java program does."""
 
 
 def test_the_launcher_formats_an_emptied_directory_and_becomes_the_node(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin" / "java"
-    fake.write_text(
-        '#!/bin/sh\nfor one in "$@"; do case "$one" in kafka.*|format) printf "%s " "$one";; esac; done; echo $$\n'
-    )
+    fake.write_text(FAKE_JAVA)
     fake.chmod(0o755)
     places = {"n1": HostPaths("/usr/bin/python3", str(tmp_path), str(tmp_path / "bundle"), programs=str(tmp_path))}
     (plan,) = ApacheKafka().configure(COMBINED, places, ClusterSettings("run-1")).values()
@@ -114,15 +116,22 @@ def test_the_launcher_formats_an_emptied_directory_and_becomes_the_node(tmp_path
     for path, text in plan.files.items():
         Path(path).write_text(text)
 
-    def ran(*argv: str) -> list[str]:
-        node = subprocess.Popen(argv, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True)
-        return node.communicate()[0].replace(str(node.pid), "SELF").splitlines()
+    def ran(*argv: str) -> tuple[str, list[str]]:
+        noted = tmp_path / "noted"
+        noted.write_text("")
+        environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "NOTED": str(noted)}
+        node = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+        said = node.communicate()[1]
+        return said, noted.read_text().replace(f" {node.pid}\n", " SELF\n").splitlines()
 
-    assert ran(*plan.preparation) == ["kafka.tools.StorageTool format SELF"]
-    emptied = ran(*plan.process.argv)
+    said, noted = ran(*plan.preparation)
+    assert (said, noted[0].rpartition(" ")[0]) == ("", "kafka.tools.StorageTool format")
+    emptied = ran(*plan.process.argv)[1]
     assert [line.split()[0] for line in emptied] == ["kafka.tools.StorageTool", "kafka.Kafka"]
     Path(plan.process.data, "meta.properties").touch()
-    assert ran(*plan.process.argv) == ["kafka.Kafka SELF"]
+    assert ran(*plan.process.argv)[1] == ["kafka.Kafka SELF"]
+    (tmp_path / "bin" / "java.broken").touch()
+    assert ran(*plan.preparation)[0] == "Exception: Invalid value\n", "the reason, and no stack"
 
 
 @pytest.mark.parametrize(

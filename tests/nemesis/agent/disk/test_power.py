@@ -175,6 +175,22 @@ def test_a_wiped_disk_is_empty(node: Node) -> None:
     assert node.agent.state_of() == "absent"
 
 
+def test_without_a_ledger_a_disk_can_be_wiped_but_not_lose_power(agent: Any, refused: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "log").write_bytes(b"a record")
+    agent.define(SLEEPER, data=str(tmp_path / "data"), ledger="")
+    agent.call("proc.start", name="node")
+    before = agent.call("probe.disk", id="f1", name="node")
+    assert (before["files"], before["unsynced_bytes"]) == (1, None)
+    with pytest.raises(refused, match="what it has fsynced is not known"):
+        agent.call("proc.power_loss", id="f1", name="node", ttl=60, mode="all")
+    agent.call("disk.wipe", id="f2", name="node", ttl=60)
+    wiped = agent.call("probe.disk", id="f2", name="node")
+    assert (wiped["files"], wiped["lost_bytes"], agent.state_of()) == (0, 8, "absent")
+    agent.call("heal", id="f2")
+    assert agent.state_of() == "running" and not (tmp_path / "data" / "log").exists()
+
+
 def test_healing_starts_the_process_again_and_what_was_lost_stays_known(node: Node) -> None:
     node.write("log", b"durable", b"?")
     node.lose_power()

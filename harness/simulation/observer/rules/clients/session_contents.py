@@ -40,9 +40,10 @@ class SessionContents(Rule):
         hosted = broker.replicas.by_id(*key)
         if hosted is None:
             return
-        for watcher in (*hosted.followers, *hosted.consumers):
-            if isinstance(watcher, Watch):
-                check_news(log, name, hosted, watcher)
+        for watchers in (hosted.followers, hosted.consumers):
+            for watcher in watchers:
+                if isinstance(watcher, Watch) and watcher not in watcher.context.news:
+                    check_news(log, name, hosted, watcher)
         registration = self.cluster.images.newest.get(key)
         if hosted.replica.is_leader and registration is not None:
             for other in registration.replicas:

@@ -21,11 +21,11 @@ from squall.nodes.protocol.records import iterate_batches
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft import messages
-from squall.nodes.raft.config import NEVER, Replication
+from squall.nodes.raft.config import NEVER, Replication, Variant
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.errors import Implausible
 from squall.nodes.raft.messages import LeaderNews
-from squall.nodes.raft.push_messages import (
+from squall.nodes.raft.push.messages import (
     Acknowledged,
     Entries,
     acknowledgement,
@@ -253,3 +253,8 @@ class PushReplication:
 def _exposed(role: Leader) -> int:
     """The high watermark as voters may see it: -1 until a record of this epoch is on a majority (QC-16)."""
     return -1 if role.high_watermark is None else role.high_watermark
+
+
+def pusher_of(variant: Variant) -> type[PushReplication] | None:
+    """The strategy of a replica with this variant; None if it pulls."""
+    return PushReplication if variant.replication.pushes else None
