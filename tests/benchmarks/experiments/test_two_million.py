@@ -1,4 +1,4 @@
-"""The two-million experiment (HX-13): its znodes and frames are Kafka's, and its figures and chart are those of the arms."""
+"""The two-million experiment (HX-13): znodes and frames are Kafka's, figures and chart are those of the arms."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_pa
 
 
 def test_a_line_through_three_numbers_is_extrapolated_to_the_published_one() -> None:
+    """ZK-09: the cost is linear in the number of topic-partitions."""
     arms = [arm("a", size, size / 20_000, size / 5_000) for size in (10_000, 500_000, 1_000_000)]
     assert list(fits(arms[:2])) == []
     straight, shutdown, again, failover = fits(arms)
