@@ -10,13 +10,14 @@ committed, which ISR a broker adopted (`TraceEvent`).
 * what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
   has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
+* a leader that committed records name is in the ISR that they leave, after an unclean election as well   (ELECT, IS-02)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
 restarts; a voter that returns without its epoch, because its disk was emptied, and votes again; trace events of epochs
 beyond the committed end that was requested, or before the oldest snapshot; a topic created again under its name, which
-has another id; half a line or lost lines of a node that was killed. A trace is not a complete record, so nothing is
-concluded from what is missing in it.
+has another id; a topic-partition without a leader, whatever its ISR; half a line or lost lines of a node that was
+killed. A trace is not a complete record, so nothing is concluded from what is missing in it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy as np
 from squall.results.checkers.common.text import grouped, listed
 from squall.results.checkers.replicas.anomalies import (
     EPOCH_REGRESS,
+    LEADER_OUTSIDE_ISR,
     LOG_MATCHING,
     METADATA_MISMATCH,
     METADATA_REPLACED,
@@ -176,7 +178,9 @@ def judge_control(
         findings.undecided.append("no controller said up to where the metadata is committed")
     else:
         _look_at_metadata(quorum, logs, known, still, findings)
-        _look_at_brokers(replayed(records, quorum.committed), events, findings)
+        states = replayed(records, quorum.committed)
+        _look_at_states(states, findings)
+        _look_at_brokers(states, events, findings)
     for index, one in enumerate(logs):
         for other in logs[index + 1 :]:
             _match(one, other, findings)
@@ -378,6 +382,20 @@ def _look_at_votes(events: Iterable[TraceEvent], findings: Findings) -> None:
 
 def _candidate(vote: TraceEvent) -> str:
     return ", ".join(map(str, vote.members))
+
+
+def _look_at_states(states: States, findings: Findings) -> None:
+    """Check that committed records choose leaders from the ISR: from the ELR or uncleanly, they make it the ISR."""
+    for (_, partition), by_epoch in states.by_partition_epoch.items():
+        for state in by_epoch.values():
+            if state.leader >= 0 and state.leader not in state.isr:
+                findings.accuse(
+                    LEADER_OUTSIDE_ISR,
+                    f"{state.topic}-{partition}",
+                    -1,
+                    ("metadata", f"names node {state.leader} as the leader of epoch {state.leader_epoch}"),
+                    ("metadata", f"{_isr(state.isr)} in that partition epoch, {state.partition_epoch}"),
+                )
 
 
 def _look_at_brokers(states: States, events: Iterable[TraceEvent], findings: Findings) -> None:
