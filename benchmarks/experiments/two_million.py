@@ -59,7 +59,6 @@ IN_FLIGHT = 10
 QUIET_S = 2.0
 """The controller has ended its work when it has sent nothing for so long."""
 MEGA = 1_000_000
-ARMS = 3
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
 """Names of figures that the chart shows."""
@@ -260,7 +259,7 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
     yield _seconds("    controlled shutdown, the controller responds", arm.answered)
     yield _seconds(f"    {SHUTDOWN}", arm.applied)
     yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
-    yield _seconds("        detected and elected", [arm.detected])
+    yield _seconds("        detected", [arm.detected])
     for stage, seconds in arm.stages.items():
         yield _seconds(f"        {stage}", [seconds])
     yield _seconds(f"    {FAILOVER}", [arm.failover_applied])
@@ -315,7 +314,8 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             found[one.name.removesuffix(HEADING)] = {}
         elif found:
             found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
-    measured = list(found.items())[-ARMS:]
+    greatest = list(found)[-1].rpartition(", ")[2]
+    measured = [(name, figures) for name, figures in found.items() if name.endswith(f", {greatest}")]
 
     def panel(heading: str, figure: str, published: Published) -> Panel:
         size = _size(PUBLISHED_PARTITIONS)
@@ -323,7 +323,7 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             Bar(f"published, ZooKeeper, {size}", published.zookeeper, 0, published=True),
             Bar(f"published, quorum, {size}", published.quorum, 1, published=True),
         ]
-        bars += [Bar(name, figures[figure], number) for number, (name, figures) in enumerate(measured)]
+        bars += [Bar(name, figures[figure], _series(name)) for name, figures in measured]
         return Panel(heading, "s", bars)
 
     return {
@@ -336,6 +336,13 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
         )
     }
+
+
+def _series(name: str) -> int:
+    """The number of the chart's series that a system belongs to: ZooKeeper's, the quorum's, our own ZooKeeper one's."""
+    if "quorum" in name:
+        return 1
+    return 0 if name.startswith("Apache") else 2
 
 
 def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
