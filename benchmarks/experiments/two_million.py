@@ -56,8 +56,9 @@ FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
 """Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
-QUIET_S = 2.0
-"""The controller has ended its work when it has sent nothing for so long."""
+QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 10.0
+"""The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
+POLL_S = 0.02
 MEGA = 1_000_000
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
@@ -151,10 +152,11 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
             await stub.start()
         first, second = controllers
         first.start()
-        await _logged(first, first.texts.serves, patience_s)
+        await _logged(first, first.texts.serves or first.texts.elected, patience_s)
+        await _heard(stubs, 0.0, patience_s)
         second.start()
         await _logged(second, second.texts.started, patience_s)
-        await quiet(stubs, QUIET_S, patience_s)
+        await quiet(stubs, _quiet_s(arm), patience_s)
         _say("brokers leave")
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
             await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
@@ -170,6 +172,10 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         client.close()
 
 
+def _quiet_s(arm: Arm) -> float:
+    return QUIET_S + QUIET_S_OF_A_MILLION * arm.partitions / MEGA
+
+
 async def _shut_down(
     controller: ElectedProcess,
     stub: ZookeeperStub,
@@ -183,14 +189,14 @@ async def _shut_down(
     remaining = await request_shutdown(controller.address, stub, patience_s)
     answered = time.monotonic() - began
     assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
-    applied = await quiet(stubs, QUIET_S, patience_s) - began
+    applied = await quiet(stubs, _quiet_s(arm), patience_s) - began
     if counts:
         arm.answered.append(answered)
         arm.applied.append(max(answered, applied))
     await stub.leave()
     stubs.remove(stub)
     await stub.close()
-    await quiet(stubs, QUIET_S, patience_s)
+    await quiet(stubs, _quiet_s(arm), patience_s)
 
 
 async def _fail_over(
@@ -199,14 +205,27 @@ async def _fail_over(
     killed = old.kill()
     at = await _logged(new, new.texts.elected, patience_s, since=killed)
     arm.detected = at - killed
-    for stage, text in [*new.texts.stages.items(), ("decided", new.texts.serves)]:
-        ended = await _logged(new, text, patience_s, since=killed)
+    ends = {stage: await _logged(new, text, patience_s, since=killed) for stage, text in new.texts.stages.items()}
+    if new.texts.serves is None:
+        ends["read from ZooKeeper"] = await _heard(stubs, at, patience_s)
+    else:
+        ends["decided"] = await _logged(new, new.texts.serves, patience_s, since=killed)
+    for stage, ended in ends.items():
         arm.stages[stage] = ended - at
         at = ended
     arm.failover = at - killed
-    applied = await quiet(stubs, QUIET_S, patience_s)
+    applied = await quiet(stubs, _quiet_s(arm), patience_s)
     arm.stages["sent to every broker"] = max(applied - at, 0.0)
     arm.failover_applied = max(applied, at) - killed
+
+
+async def _heard(stubs: Sequence[ZookeeperStub], since: float, timeout_s: float) -> float:
+    """Wait until the controller has sent something to a broker since a time. Returns when that was seen."""
+    deadline = time.monotonic() + timeout_s
+    while max(one.heard_at for one in stubs) <= since:
+        assert time.monotonic() < deadline, f"no controller has sent anything in {timeout_s:.0f} s"
+        await asyncio.sleep(POLL_S)
+    return time.monotonic()
 
 
 async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
