@@ -56,10 +56,10 @@ FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
 """Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
-QUIET_S = 2.0
-"""The controller has ended its work when it has sent nothing for so long."""
+QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 10.0
+"""The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
+POLL_S = 0.02
 MEGA = 1_000_000
-ARMS = 3
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
 """Names of figures that the chart shows."""
@@ -152,10 +152,11 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
             await stub.start()
         first, second = controllers
         first.start()
-        await _logged(first, first.texts.serves, patience_s)
+        await _logged(first, first.texts.serves or first.texts.elected, patience_s)
+        await _heard(stubs, 0.0, patience_s)
         second.start()
         await _logged(second, second.texts.started, patience_s)
-        await quiet(stubs, QUIET_S, patience_s)
+        await quiet(stubs, _quiet_s(arm), patience_s)
         _say("brokers leave")
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
             await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
@@ -171,6 +172,10 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         client.close()
 
 
+def _quiet_s(arm: Arm) -> float:
+    return QUIET_S + QUIET_S_OF_A_MILLION * arm.partitions / MEGA
+
+
 async def _shut_down(
     controller: ElectedProcess,
     stub: ZookeeperStub,
@@ -184,14 +189,14 @@ async def _shut_down(
     remaining = await request_shutdown(controller.address, stub, patience_s)
     answered = time.monotonic() - began
     assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
-    applied = await quiet(stubs, QUIET_S, patience_s) - began
+    applied = await quiet(stubs, _quiet_s(arm), patience_s) - began
     if counts:
         arm.answered.append(answered)
         arm.applied.append(max(answered, applied))
     await stub.leave()
     stubs.remove(stub)
     await stub.close()
-    await quiet(stubs, QUIET_S, patience_s)
+    await quiet(stubs, _quiet_s(arm), patience_s)
 
 
 async def _fail_over(
@@ -200,14 +205,27 @@ async def _fail_over(
     killed = old.kill()
     at = await _logged(new, new.texts.elected, patience_s, since=killed)
     arm.detected = at - killed
-    for stage, text in [*new.texts.stages.items(), ("decided", new.texts.serves)]:
-        ended = await _logged(new, text, patience_s, since=killed)
+    ends = {stage: await _logged(new, text, patience_s, since=killed) for stage, text in new.texts.stages.items()}
+    if new.texts.serves is None:
+        ends["read from ZooKeeper"] = await _heard(stubs, at, patience_s)
+    else:
+        ends["decided"] = await _logged(new, new.texts.serves, patience_s, since=killed)
+    for stage, ended in ends.items():
         arm.stages[stage] = ended - at
         at = ended
     arm.failover = at - killed
-    applied = await quiet(stubs, QUIET_S, patience_s)
+    applied = await quiet(stubs, _quiet_s(arm), patience_s)
     arm.stages["sent to every broker"] = max(applied - at, 0.0)
     arm.failover_applied = max(applied, at) - killed
+
+
+async def _heard(stubs: Sequence[ZookeeperStub], since: float, timeout_s: float) -> float:
+    """Wait until the controller has sent something to a broker since a time. Returns when that was seen."""
+    deadline = time.monotonic() + timeout_s
+    while max(one.heard_at for one in stubs) <= since:
+        assert time.monotonic() < deadline, f"no controller has sent anything in {timeout_s:.0f} s"
+        await asyncio.sleep(POLL_S)
+    return time.monotonic()
 
 
 async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
@@ -260,7 +278,7 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
     yield _seconds("    controlled shutdown, the controller responds", arm.answered)
     yield _seconds(f"    {SHUTDOWN}", arm.applied)
     yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
-    yield _seconds("        detected and elected", [arm.detected])
+    yield _seconds("        detected", [arm.detected])
     for stage, seconds in arm.stages.items():
         yield _seconds(f"        {stage}", [seconds])
     yield _seconds(f"    {FAILOVER}", [arm.failover_applied])
@@ -315,7 +333,8 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             found[one.name.removesuffix(HEADING)] = {}
         elif found:
             found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
-    measured = list(found.items())[-ARMS:]
+    greatest = list(found)[-1].rpartition(", ")[2]
+    measured = [(name, figures) for name, figures in found.items() if name.endswith(f", {greatest}")]
 
     def panel(heading: str, figure: str, published: Published) -> Panel:
         size = _size(PUBLISHED_PARTITIONS)
@@ -323,7 +342,7 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             Bar(f"published, ZooKeeper, {size}", published.zookeeper, 0, published=True),
             Bar(f"published, quorum, {size}", published.quorum, 1, published=True),
         ]
-        bars += [Bar(name, figures[figure], number) for number, (name, figures) in enumerate(measured)]
+        bars += [Bar(name, figures[figure], _series(name)) for name, figures in measured]
         return Panel(heading, "s", bars)
 
     return {
@@ -336,6 +355,13 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             "until every broker has the changes; 30 stub brokers, default time-outs, one machine",
         )
     }
+
+
+def _series(name: str) -> int:
+    """The number of the chart's series that a system belongs to: ZooKeeper's, the quorum's, our own ZooKeeper one's."""
+    if "quorum" in name:
+        return 1
+    return 0 if name.startswith("Apache") else 2
 
 
 def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:

@@ -320,9 +320,9 @@ def _some_of(selector: SomeOf, cluster: ClusterView, rng: random.Random) -> Targ
     if count == 0:
         raise NoTarget(f"{len(candidates)} {selector.group} have no {selector.amount}")
     chosen = tuple(sorted(rng.sample(candidates, count)))
-    one_of = selector.group.removesuffix("s")
-    role = f"one {one_of}" if selector.amount == "one" else f"{selector.amount} of {selector.group}"
-    return Target(chosen, f"all {selector.group}" if selector.amount == "all" else role)
+    group = "zookeeper servers" if selector.group == "zookeeper" else selector.group
+    role = f"one {group.removesuffix('s')}" if selector.amount == "one" else f"{selector.amount} of {group}"
+    return Target(chosen, f"all {group}" if selector.amount == "all" else role)
 
 
 async def led_topic_partition(

@@ -36,8 +36,8 @@ class LogTexts:
     started: str
     """It is registered, and may be elected."""
     elected: str
-    serves: str
-    """It is the controller, and serves requests."""
+    serves: str | None
+    """It is the controller and serves requests; None if it logs nothing then."""
     stages: Mapping[str, str]
     """The ends of the stages between `elected` and `serves`, in their order."""
 

@@ -13,9 +13,7 @@ from squall.nodes.config import format_properties
 class SquallProcess(ElectedProcess):
     """One of our brokers with the id `broker`; `in_flight` requests to ZooKeeper are unanswered at a time."""
 
-    texts = LogTexts(
-        started="listens on", elected="is the controller with epoch", serves="is the controller with epoch", stages={}
-    )
+    texts = LogTexts(started="listens on", elected="is the controller with epoch", serves=None, stages={})
 
     def __init__(self, broker: int, zookeeper: str, *, in_flight: int) -> None:
         (port,) = free_ports(1)
