@@ -19,7 +19,7 @@ class Follower(Witness):
         self.partitions: dict[tuple[str, int], Replication] = {}
 
     def beside(self, trace: Trace) -> Trace:
-        return _Beside(trace, self)
+        return Recorded(trace, self)
 
     def watch(self, world: SimWorld) -> None:
         self.quorum = KRaft(place.node_id for place in world.places if place.is_controller)
@@ -42,7 +42,7 @@ class Follower(Witness):
         return counted
 
 
-class _Beside:
+class Recorded:
     """The trace that nodes write to: the run's own, and the specifications."""
 
     def __init__(self, trace: Trace, follower: Follower) -> None:
