@@ -240,6 +240,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
     if scenario.description:
         yield "", scenario.description
     yield "cluster", f"{cluster.controllers} controllers · {cluster.brokers} brokers"
+    if not cluster.system.ours:
+        yield "system", str(cluster.system)
     for name, topic in cluster.topics.items():
         yield (
             "topic",
