@@ -22,7 +22,6 @@ from squall.harness.scenario.suite import Scenario, plugins_of
 from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
 
-
 SYSTEM: Final = "system"
 """Among the options: what was tested instead of our own nodes."""
 
