@@ -44,6 +44,9 @@ LEADER = "leader"
 VOTE = "vote"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
 """Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
+NOT_TRACED = "not_traced"
+"""Stands for the trace of a node whose system writes none."""
+WITHOUT_TRACE = "nodes of a system without control traces"
 TopicPartitionId = tuple[str, int]
 
 
@@ -324,13 +327,18 @@ def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
 
 
 def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
-    """Require a trace of each node; killed nodes and full disks may lose lines, which are counted."""
-    begun = {one.node for one in events if one.event == NODE_STARTED}
+    """Require a trace of each node that writes one; killed nodes and full disks may lose lines, which are counted."""
+    untraced = {one.node for one in events if one.event == NOT_TRACED}
+    begun = {one.node for one in events if one.event == NODE_STARTED} | untraced
     findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
     torn = sum(one.event == TORN_LINE for one in events)
     lost = sum(one.offset for one in events if one.event == LINES_LOST)
     findings.noted.update(
-        {name: count for name, count in (("torn trace lines", torn), ("lost trace lines", lost)) if count}
+        {
+            name: count
+            for name, count in (("torn trace lines", torn), ("lost trace lines", lost), (WITHOUT_TRACE, len(untraced)))
+            if count
+        }
     )
 
 
