@@ -33,6 +33,7 @@ from squall.harness.hosts.system import (
     DemandingSystem,
     FetchedSystem,
     NodePlan,
+    ObservedSystem,
     System,
     agent_command,
     collect_logs,
@@ -69,7 +70,7 @@ class Testbed:
         self.agents: dict[str, AgentHost] = {}
         self.probe_key = new_probe_key()
         self.topics = topics
-        self._admin: NativeAdmin | None = None
+        self._admin: Admin | None = None
         self._cluster: KafkaClusterView | None = None
 
     # --- the World protocol ----------------------------------------------------------------------------------
@@ -152,11 +153,16 @@ class Testbed:
                     self.remotes[spec.name], command, sudo=spec.sudo, probe_key=self.probe_key
                 )
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
-        self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), settings.cluster_id)
+        self._admin = self._admin_of(system, settings.cluster_id)
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+
+    def _admin_of(self, system: System, cluster_id: str) -> Admin:
+        if isinstance(system, ObservedSystem):
+            return system.admin(self.connector(), self.bootstrap())
+        return NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), cluster_id)
 
     def _place(self, library: Library) -> None:
         """Have all nodes' hosts see the system's programs."""
@@ -209,7 +215,7 @@ class Testbed:
         What those brokers did is not part of this run.
         """
         names = {plan.address: name for name, plan in self.plans.items()}
-        found = {} if self._admin is None else self._admin.strangers
+        found = self._admin.strangers if isinstance(self._admin, NativeAdmin) else {}
         return [
             f"{names.get(address, address)}:{port} answered as a broker of cluster {named}, which is not this run's"
             for (address, port), named in found.items()
