@@ -171,7 +171,7 @@ def judge_control(
     """Judge the control plane. `logs` are the nodes' metadata logs; `records` are the quorum leader's, in order."""
     findings.looked_at["metadata logs"] += sum(one.collected for one in logs)
     findings.looked_at["metadata batches"] += sum(len(one.batches) for one in logs)
-    findings.looked_at["trace events"] += len(events)
+    findings.looked_at["trace events"] += sum(one.event != NOT_TRACED for one in events)
     known = _known_committed(events)
     newest = {one.node: one.incarnation for one in events}
     still = _known_committed(one for one in events if one.incarnation == newest[one.node])

@@ -96,7 +96,7 @@ def test_nodes_whose_system_writes_no_trace_are_judged_by_their_logs() -> None:
     untraced = tuple(TraceEvent(host=host, node=node, incarnation=0, event=NOT_TRACED) for node, host in nodes.items())
     findings = judged(replace(plane, events=untraced))
     assert (findings.undecided, findings.anomalies) == ([], {})
-    assert findings.noted[WITHOUT_TRACE] == len(nodes) and findings.looked_at["metadata logs"] == len(nodes)
+    assert findings.noted[WITHOUT_TRACE] == len(nodes) and findings.looked_at["trace events"] == 0
 
 
 def test_lost_and_torn_lines_are_noted_and_no_more() -> None:
