@@ -43,7 +43,9 @@ def installed(directory: Path, *, broken: bool) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(("broken", "expected"), [(False, "valid"), (True, "invalid")])
+@pytest.mark.parametrize(
+    ("broken", "expected"), [(False, "valid"), pytest.param(True, "invalid", marks=pytest.mark.full)]
+)
 def test_a_log_of_ones_own_is_judged(tmp_path: Path, broken: bool, expected: str) -> None:
     need_lab()
     (tmp_path / "suite.yaml").write_text(SUITE)
