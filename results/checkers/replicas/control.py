@@ -46,6 +46,9 @@ LEADER = "leader"
 VOTE = "vote"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
 """Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
+NOT_TRACED = "not_traced"
+"""Stands for the trace of a node whose system writes none."""
+WITHOUT_TRACE = "nodes of a system without control traces"
 TopicPartitionId = tuple[str, int]
 
 
@@ -170,7 +173,7 @@ def judge_control(
     """Judge the control plane. `logs` are the nodes' metadata logs; `records` are the quorum leader's, in order."""
     findings.looked_at["metadata logs"] += sum(one.collected for one in logs)
     findings.looked_at["metadata batches"] += sum(len(one.batches) for one in logs)
-    findings.looked_at["trace events"] += len(events)
+    findings.looked_at["trace events"] += sum(one.event != NOT_TRACED for one in events)
     known = _known_committed(events)
     newest = {one.node: one.incarnation for one in events}
     still = _known_committed(one for one in events if one.incarnation == newest[one.node])
@@ -328,13 +331,18 @@ def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
 
 
 def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
-    """Require a trace of each node; killed nodes and full disks may lose lines, which are counted."""
-    begun = {one.node for one in events if one.event == NODE_STARTED}
+    """Require a trace of each node that writes one; killed nodes and full disks may lose lines, which are counted."""
+    untraced = {one.node for one in events if one.event == NOT_TRACED}
+    begun = {one.node for one in events if one.event == NODE_STARTED} | untraced
     findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
     torn = sum(one.event == TORN_LINE for one in events)
     lost = sum(one.offset for one in events if one.event == LINES_LOST)
     findings.noted.update(
-        {name: count for name, count in (("torn trace lines", torn), ("lost trace lines", lost)) if count}
+        {
+            name: count
+            for name, count in (("torn trace lines", torn), ("lost trace lines", lost), (WITHOUT_TRACE, len(untraced)))
+            if count
+        }
     )
 
 
