@@ -127,7 +127,7 @@ class Scene:
 
     def _note_nodes(self) -> None:
         for name, process in self._world.processes.items():
-            assert process.node is not None
+            assert isinstance(process.node, Node)
             self._seen.quorum_roles[name] = self._quorum_role(process.node)
             if process.node.broker is not None:
                 hosted = process.node.broker.replicas.by_name(TOPIC, 0)

@@ -164,9 +164,7 @@ class Testbed:
         if isinstance(system, ObservedSystem):
             return system.admin(self.connector(), self.bootstrap())
         controllers = self.controller_addresses()
-        return NativeAdmin(
-            self.connector(), self.bootstrap(), controllers, cluster_id, has_quorum=bool(controllers)
-        )
+        return NativeAdmin(self.connector(), self.bootstrap(), controllers, cluster_id, has_quorum=bool(controllers))
 
     def _place(self, library: Library) -> None:
         """Have all nodes' hosts see the system's programs."""
