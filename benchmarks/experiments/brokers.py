@@ -157,5 +157,5 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
             lags = [percentile(one.samples, share) for share in SHARES]
             series.append(Series(name.split(":")[0], lags, [100 * share for share in SHARES]))
     x = Axis("after the write was sent", unit="s")
-    chart = Chart("Observers that have heard of a commit", x, Axis("observers", unit="%"), tuple(series))
+    chart = Chart("Observers that have heard of a commit", x, Axis("observers", unit="%"), tuple(series), height=320)
     return {"brokers": svg(chart)}
