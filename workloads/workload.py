@@ -27,7 +27,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from squall.workloads.clients.kits import Library
+from squall.workloads.clients.common.client import ClientFactory
+from squall.workloads.clients.kits import Bootstrap, Library
 from squall.workloads.core.ports import Connector, NoPlugins, Plugins
 from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
@@ -133,6 +134,8 @@ class WorkloadKind:
     connector: Callable[[Any, Connector], Connector] = unchanged
     simulation: bool = True
     """Whether it can run in simulation, whose clients are native ones."""
+    clients: Callable[[Any, Bootstrap], ClientFactory] | None = None
+    """Makes its clients for a cluster at these addresses; those of the library that the options name if None."""
 
     @property
     def name(self) -> str:

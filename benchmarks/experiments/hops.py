@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from squall.benchmarks.experiments.parts.messages import Frame, RecordingNetwork, path_to
 from squall.benchmarks.experiments.parts.picture import bars, by_name
 from squall.benchmarks.experiments.parts.quorum_course import READY_S, QuorumCourse
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.scenario.cluster import create_topics
+from squall.harness.simulation.world.recording_network import Frame, RecordingNetwork, path_to
 from squall.harness.simulation.world.world import CLIENT_ADDRESS
 from squall.workloads.clients.common.client import Topic
 from squall.workloads.clients.native.admin import Address, NativeAdmin

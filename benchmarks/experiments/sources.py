@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 
+import squall.benchmarks as benchmarks
 import squall.benchmarks.experiments as experiments
 from squall.benchmarks.parts.measurement import Measurement
 
 OF = " · "
 """Between the name of an experiment and that of a figure of it."""
+LONG = ("two_million",)
+"""Benchmarks of the sources that measure other systems as well and take minutes; the short form leaves them out."""
 
 
 def modules() -> dict[str, ModuleType]:
@@ -25,10 +28,23 @@ def modules() -> dict[str, ModuleType]:
     }
 
 
+def long_modules() -> dict[str, ModuleType]:
+    """The long benchmarks by name."""
+    found = {one.name for one in pkgutil.iter_modules(benchmarks.__path__)}
+    return {
+        name.replace("_", "-"): importlib.import_module(f"{benchmarks.__name__}.{name}")
+        for name in LONG
+        if name in found
+    }
+
+
 def run(short: bool = False) -> Iterator[Measurement]:
     """Run all of them; each figure has its experiment's name before its own."""
     for name, module in modules().items():
         for one in module.run(short=short):
+            yield replace(one, name=f"{name}{OF}{one.name}")
+    for name, module in long_modules().items() if not short else ():
+        for one in module.run():
             yield replace(one, name=f"{name}{OF}{one.name}")
 
 

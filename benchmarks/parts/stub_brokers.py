@@ -179,6 +179,11 @@ class Stub:
 
     # -- the metadata log -----------------------------------------------------------------------------------------
 
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """The high watermark, the next offset to fetch, and the epoch of the record before it."""
+        return self.high_watermark, self.next_offset, self._last_epoch
+
     async def follow(self) -> None:
         while True:
             answer = await self._fetch.until(self._fetch_request, self._take)

@@ -26,6 +26,8 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
+from squall.harness.capabilities.command import EXAMPLES as CAPABILITIES_EXAMPLES
+from squall.harness.capabilities.command import capabilities
 from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
 from squall.harness.cli.buggify import CommandWithBuggify, buggify
 from squall.harness.cli.cluster import cluster_app
@@ -831,6 +833,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("flakes", epilog=FLAKES_EXAMPLES)(flakes)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
+app.command("capabilities", epilog=CAPABILITIES_EXAMPLES)(capabilities)
 app.command(
     "faults",
     cls=OptionalValues,

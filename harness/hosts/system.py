@@ -38,6 +38,8 @@ from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.harness.scenario.system_choice import SystemChoice
 from squall.nemesis.core.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig, format_properties
+from squall.workloads.clients.common.client import Admin
+from squall.workloads.core.ports import Connector
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -191,6 +193,15 @@ class DemandingSystem(Protocol):
 
     def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
         """Raise one UsageError for all hosts that lack what its nodes need."""
+        ...
+
+
+@runtime_checkable
+class ObservedSystem(Protocol):
+    """A system that does not speak Kafka's protocol: it says itself how to observe it and to make topics."""
+
+    def admin(self, connector: Connector, brokers: Sequence[tuple[str, int]]) -> Admin:
+        """Return what describes the nodes at these addresses: live ones, topic-partitions with leaders and ISRs."""
         ...
 
 

@@ -46,7 +46,7 @@ from squall.workloads.core.latency import SendLatencies
 from squall.workloads.core.operation import OK, SEND, Event
 from squall.workloads.core.ports import Clock, Connector
 from squall.workloads.log import Shard, final_states
-from squall.workloads.workload import connector_of, options_from, workload_of
+from squall.workloads.workload import connector_of, kind_of, options_from, workload_of
 
 PROGRESS_SECONDS = 0.5
 DRAIN_SECONDS = 15.0
@@ -327,6 +327,9 @@ async def _command_or_failure(
 def factory_for(spec: WorkerSpec) -> ClientFactory:
     """Return the client library of a worker's workload. Raises LibraryMissing."""
     options = options_from(spec.workload)
+    clients = kind_of(options).clients
+    if clients is not None:
+        return clients(options, tuple(spec.bootstrap))
 
     def native() -> tuple[Connector, Clock]:
         from squall.harness.load.tcp import SocketsHere, TcpConnector

@@ -42,7 +42,7 @@ from squall.harness.scenario.node_tables import (
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.common.text import several
-from squall.results.checkers.replicas.control import QuorumFacts, TraceEvent
+from squall.results.checkers.replicas.control import NOT_TRACED, QuorumFacts, TraceEvent
 from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS, write_kind
 
 DIGEST_SECONDS = 300.0
@@ -175,5 +175,7 @@ class NodeRecords:
         return Described(plan.host, plan.node_id, live, problem)
 
     def _trace_of(self, name: str, plan: NodePlan) -> list[TraceEvent]:
+        if not plan.trace:
+            return [TraceEvent(host=name, node=plan.node_id, incarnation=0, event=NOT_TRACED)]
         path = self.directory / "nodes" / name / Path(plan.trace).name
-        return list(read_trace(path, name, plan.node_id)) if plan.trace and path.is_file() else []
+        return list(read_trace(path, name, plan.node_id)) if path.is_file() else []

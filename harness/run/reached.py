@@ -81,7 +81,7 @@ class ReachedTestbed(Testbed):
 
     async def close(self) -> None:
         """Delete the run's topics, and close every connection."""
-        if self._admin is not None:
+        if isinstance(self._admin, NativeAdmin):
             for topic in self._made:
                 try:
                     await asyncio.wait_for(self._admin.delete_topic(topic), DELETE_SECONDS)

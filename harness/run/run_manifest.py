@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from squall.harness.hosts.client_bundle import ClientHost
 from squall.harness.hosts.clocks import ClockReading
@@ -21,6 +21,9 @@ from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.suite import Scenario, plugins_of
 from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
+
+SYSTEM: Final = "system"
+"""Among the options: what was tested instead of our own nodes."""
 
 
 @dataclass
@@ -94,6 +97,7 @@ def manifest_of(
             **facts.notes,
             **_of_the_lab(hosts),
             "idle_nemesis": plan.idle_nemesis,
+            **({} if scenario.cluster.system.ours else {SYSTEM: str(scenario.cluster.system)}),
             **({PLUGINS: used} if (used := plugins_of(scenario)) else {}),
         },
         node_config=dict(config_texts(scenario.cluster.config)),

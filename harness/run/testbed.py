@@ -33,6 +33,7 @@ from squall.harness.hosts.system import (
     DemandingSystem,
     FetchedSystem,
     NodePlan,
+    ObservedSystem,
     System,
     agent_command,
     collect_logs,
@@ -69,7 +70,7 @@ class Testbed:
         self.agents: dict[str, AgentHost] = {}
         self.probe_key = new_probe_key()
         self.topics = topics
-        self._admin: NativeAdmin | None = None
+        self._admin: Admin | None = None
         self._cluster: KafkaClusterView | None = None
 
     # --- the World protocol ----------------------------------------------------------------------------------
@@ -152,15 +153,18 @@ class Testbed:
                     self.remotes[spec.name], command, sudo=spec.sudo, probe_key=self.probe_key
                 )
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
-        controllers_at = self.controller_addresses()
-        self._admin = NativeAdmin(
-            self.connector(), self.bootstrap(), controllers_at, settings.cluster_id, has_quorum=bool(controllers_at)
-        )
+        self._admin = self._admin_of(system, settings.cluster_id)
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
         zookeeper = tuple(name for name, plan in self.plans.items() if "zookeeper" in plan.roles)
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers or brokers, self.topics, zookeeper)
+
+    def _admin_of(self, system: System, cluster_id: str) -> Admin:
+        if isinstance(system, ObservedSystem):
+            return system.admin(self.connector(), self.bootstrap())
+        controllers = self.controller_addresses()
+        return NativeAdmin(self.connector(), self.bootstrap(), controllers, cluster_id, has_quorum=bool(controllers))
 
     def _place(self, library: Library) -> None:
         """Have all nodes' hosts see the system's programs."""
@@ -213,7 +217,7 @@ class Testbed:
         What those brokers did is not part of this run.
         """
         names = {plan.address: name for name, plan in self.plans.items()}
-        found = {} if self._admin is None else self._admin.strangers
+        found = self._admin.strangers if isinstance(self._admin, NativeAdmin) else {}
         return [
             f"{names.get(address, address)}:{port} answered as a broker of cluster {named}, which is not this run's"
             for (address, port), named in found.items()

@@ -249,6 +249,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
         yield "", scenario.description
     metadata = "ZooKeeper" if cluster.metadata == "zookeeper" else f"{cluster.controllers} controllers"
     yield "cluster", f"{metadata} · {cluster.brokers} brokers"
+    if not cluster.system.ours:
+        yield "system", str(cluster.system)
     for name, topic in cluster.topics.items():
         yield (
             "topic",

@@ -73,7 +73,9 @@ class SystemChoice(BaseModel):
         return limits_of_system(self.name)
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version}".strip()
+        """The name and the version that is deployed: `kafka 4.4.0`."""
+        version = self.version or next(iter(self.limits.versions), "")
+        return f"{self.name} {version}".strip()
 
 
 def _by_name(value: Any) -> Any:

@@ -229,7 +229,8 @@ class RequestChannel:
     @property
     def is_strained(self) -> bool:
         """Whether connections are paused or memory is short; if not, there is nothing to resume or to close."""
-        return self.has_paused or self.budget.is_short
+        budget = self.budget
+        return self.has_paused or budget.exhausted_since != NEVER or budget.used > budget.roomy
 
     def relieved(self) -> list[Connection]:
         """Paused connections that may be resumed because half of the channel is free."""

@@ -26,11 +26,12 @@ NO_LIMIT = -1
 class MemoryBudget:
     """Bytes held by one plane's connections; see the module."""
 
-    __slots__ = ("_closed_at", "_limit", "_roomy", "exhausted_since", "used")
+    __slots__ = ("_closed_at", "_limit", "exhausted_since", "roomy", "used")
 
     def __init__(self, limit: int = NO_LIMIT) -> None:
         self._limit = limit
-        self._roomy = NEVER if limit < 0 else limit * 3 // 4
+        self.roomy = NEVER if limit < 0 else limit * 3 // 4
+        """The most bytes in use that leave a quarter free: enough to continue without stopping again at once."""
         self.used = 0
         self._closed_at = -PATIENCE
         self.exhausted_since = NEVER
@@ -50,13 +51,7 @@ class MemoryBudget:
 
     @property
     def has_room(self) -> bool:
-        """Whether a quarter is free: enough to continue without stopping again at once."""
-        return self.used <= self._roomy
-
-    @property
-    def is_short(self) -> bool:
-        """Whether `look` has something to do: there is no room, or there was none when it looked last."""
-        return self.exhausted_since != NEVER or self.used > self._roomy
+        return self.used <= self.roomy
 
     @property
     def room(self) -> int:

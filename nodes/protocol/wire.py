@@ -70,8 +70,9 @@ def write_tags(tags: list[tuple[int, bytes]], append: Callable[[bytes], None]) -
     """Write a section of tagged fields, given in ascending order of tags."""
     append(uvarint(len(tags)))
     for tag, content in tags:
-        append(uvarint(tag))
-        append(uvarint(len(content)))
+        size = len(content)
+        append(SMALL[tag] if tag < 0x80 else uvarint(tag))
+        append(SMALL[size] if size < 0x80 else uvarint(size))
         append(content)
 
 

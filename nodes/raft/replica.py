@@ -83,6 +83,11 @@ class RaftReplica:
         load_voters(quorum.voters, log)
         quorum.start(now, log.last_epoch)
         self._core = Core(config, quorum, log, clock=clock, trace=trace, mutants=mutants, buggify=buggify)
+        self.requests: list[OutboundRequest] = self._core.requests
+        """Requests to other voters; the node drains the list after each turn."""
+        self.snapshots: Snapshots = log.snapshots
+        """The local snapshots."""
+        self._votes = config.votes
         self._elections = Elections(self._core)
         self._service = FetchService(self._core)
         self._snapshot_service = SnapshotService(self._core)
@@ -95,11 +100,6 @@ class RaftReplica:
         self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
 
     # -- public state -----------------------------------------------------------------------------------------
-
-    @property
-    def requests(self) -> list[OutboundRequest]:
-        """Requests to other voters; the node drains the list after each turn."""
-        return self._core.requests
 
     @property
     def role(self) -> Role:
@@ -171,11 +171,6 @@ class RaftReplica:
 
     # -- snapshots --------------------------------------------------------------------------------------------
 
-    @property
-    def snapshots(self) -> Snapshots:
-        """The local snapshots."""
-        return self._core.log.snapshots
-
     def snapshot_before(self, next_offset: int) -> SnapshotId | None:
         """The snapshot to load after replaying everything below `next_offset`; None if the log continues there.
 
@@ -234,7 +229,7 @@ class RaftReplica:
 
     def flush(self, now: int) -> None:
         """Make the log durable and, as leader, count it. Queued messages may be sent after this."""
-        if self.config.votes:
+        if self._votes:
             self._core.log.flush()
             self._service.advance(now)
             if self._push is not None:

@@ -26,7 +26,7 @@ from squall.nodes.raft.voters import DYNAMIC
 
 OBSERVER_FORGOTTEN_AFTER = 300_000_000
 """An observer that has not fetched for five minutes is no longer described."""
-OBSERVERS_MAX = 4096
+OBSERVERS_MAX = 8192
 """Observers whose progress is kept."""
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import sys
 import time
 import zlib
@@ -43,6 +44,7 @@ from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader, crc_ok
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id
 from squall.nodes.protocol.value_batches import parse_values
+from squall.nodes.protocol.wire import read_uvarint
 
 ATTEMPTS = 5
 AGAIN_SECONDS = 0.2
@@ -52,6 +54,9 @@ COVERED_FROM = 21
 """Where the part of a batch covered by its CRC-32C begins: after base offset, length, epoch, format and the sum."""
 TRANSACTIONAL, CONTROL = 1, 2
 TOPIC_RESOURCE = 2
+DESCRIBED_RECORDS = frozenset(
+    kind.RECORD_ID for kind in (TopicRecord, RemoveTopicRecord, ConfigRecord, PartitionRecord, PartitionChangeRecord)
+)
 COLUMNS = (
     *("base", "last", "epoch", "digest", "count", "producer_id", "producer_epoch", "sequence", "flags", "sound"),
 )
@@ -220,6 +225,8 @@ def _metadata(log: Path, start: int) -> Iterator[dict[str, Any]]:
 
 
 def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:
+    if _record_id(value) not in DESCRIBED_RECORDS:
+        return  # of something else; the metadata of Apache Kafka has kinds that our nodes do not
     record = decode_record(value)
     if isinstance(record, TopicRecord):
         yield {"offset": offset, "what": "topic", "topic_id": format_id(record.topic_id), "topic": record.name}
@@ -237,6 +244,15 @@ def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:
     elif isinstance(record, PartitionChangeRecord):
         named = record.leader != NO_LEADER_CHANGE
         yield _of_partition(offset, "change", record) | ({"leader": record.leader} if named else {})
+
+
+def _record_id(value: bytes) -> int:
+    """Which kind of record it is, after the version of its frame; -1 for a cut-off one."""
+    try:
+        _, position = read_uvarint(memoryview(value), 0)
+        return read_uvarint(memoryview(value), position)[0]
+    except IndexError:
+        return -1
 
 
 def _of_partition(offset: int, what: str, record: PartitionRecord | PartitionChangeRecord) -> dict[str, Any]:
@@ -278,7 +294,8 @@ def _properties(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    return {name.strip(): value.strip() for name, sign, value in (one.partition("=") for one in lines) if sign}
+    split = (re.split("[=:]", one, maxsplit=1) for one in lines)  # Apache Kafka writes `name: value`
+    return {one[0].strip(): one[1].strip() for one in split if len(one) == 2}
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ class Forged:
     log_start: int | None = None
     error: str | None = None
     topic: str = "events"
+    node: int | None = None
 
 
 @dataclass
@@ -465,6 +466,24 @@ def _start_ahead(history: list[Forged], rng: random.Random) -> list[Forged]:
     return [*others, replace(told, log_start=(told.high_watermark or 0) + 1)]
 
 
+def _deleting(history: list[Forged], rng: random.Random, after: int) -> list[Forged]:
+    """A node answers a DeleteRecords of all that it has, `after` before it is polled for the last of it."""
+    send = _acked(history, rng)
+    last = max(one.completed or 0 for one in history) + 10
+    offset, value = send.offset or 0, send.value or 0
+    place = send.partition
+    told = Forged(
+        "delete_records", 96, 96, last - after - 1, last - after, partition=place, log_start=offset + 1, node=1
+    )
+    read = Forged("poll", 97, 97, last, last + 1, partition=place, run=((offset, value),), session=0, node=1)
+    return [*_cut_below(history, offset + 1), told, read]
+
+
+def _deleted_read(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A node delivers what it has said is deleted."""
+    return _deleting(history, rng, 1)
+
+
 INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "lost": ("lost_write", _lost),
     "lost after read": ("lost_write", _lost_after_read),
@@ -485,6 +504,7 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "log end went back": ("hw_regress", _regress),
     "high watermark ahead of a later send": ("hw_ahead", _end_ahead),
     "log start ahead of its high watermark": ("log_start_ahead", _start_ahead),
+    "deleted and delivered": ("deleted_read", _deleted_read),
     "early copy": ("rt_order", _early_copy),
     "gone from its place": ("lost_write", _moved_without_idempotence),
     "replaced below the log's start": ("inconsistent_offset", _replaced_below_log_start),
@@ -615,6 +635,17 @@ def _start_at_the_end(history: list[Forged], rng: random.Random) -> list[Forged]
     return [*ended, replace(told, log_start=told.high_watermark)]
 
 
+def _deleted_meanwhile(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A poll that was under way when the deletion was answered may deliver what it deleted."""
+    return _deleting(history, rng, 0)
+
+
+def _deleted_elsewhere(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A node that was fenced when another answered the deletion may still have the records."""
+    *others, read = _deleting(history, rng, 1)
+    return [*others, replace(read, node=2)]
+
+
 NEAR_MISSES: Final[dict[str, Injection]] = {
     "a send of unknown outcome nobody reads": _info_unseen,
     "a duplicate of a producer without idempotence": _duplicate_not_idempotent,
@@ -624,6 +655,8 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "a log end that is just right": _list_offsets_just_right,
     "a high watermark at the offset of a later send": _end_just_below,
     "a log that starts at its high watermark": _start_at_the_end,
+    "a deleted record in a poll under way": _deleted_meanwhile,
+    "a deleted record of a node that did not answer the deletion": _deleted_elsewhere,
     "a stale log end of a deposed leader": _stale_of_a_deposed_leader,
     "a stale log end of a deposed leader that appended the record": _stale_of_the_leader_that_appended,
     "a stale log end of a leader of whom no record is": _stale_of_a_leader_without_records,
@@ -689,6 +722,7 @@ def _completion(one: Forged) -> CompletionRow:
         leader_epoch=one.leader_epoch,
         high_watermark=one.high_watermark,
         log_start=one.log_start,
+        node=one.node,
     )
 
 

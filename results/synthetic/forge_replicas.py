@@ -19,6 +19,7 @@ from squall.results.checkers.replicas.anomalies import (
     DIVERGENCE,
     EPOCH_REGRESS,
     LACKS,
+    LEADER_OUTSIDE_ISR,
     LOG_MATCHING,
     METADATA_MISMATCH,
     METADATA_REPLACED,
@@ -328,6 +329,20 @@ def _lagging_voter(plane: ControlPlane, dice: random.Random) -> ControlPlane:
     )
 
 
+def _changed_last(**fields: object) -> ControlChange:
+    """One more committed change of the topic-partition."""
+
+    def changed(plane: ControlPlane, dice: random.Random) -> ControlPlane:
+        assert plane.quorum is not None
+        end = plane.quorum.committed
+        record = MetadataRecord(offset=end, what="change", topic_id="id", partition=0, **fields)  # type: ignore[arg-type]
+        logs = tuple(extended(one, [int(one.batches.epoch[-1])], [77]) for one in plane.logs)
+        quorum = replace(plane.quorum, committed=end + 1)
+        return replace(plane, quorum=quorum, logs=logs, records=(*plane.records, record))
+
+    return changed
+
+
 CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
     "two controllers lead an epoch of the quorum": (TWO_LEADERS, _second_leader),
     "a voter votes for two candidates in one epoch": (TWO_VOTES, _and_then(_voted(102, 9, 101), _voted(102, 9, 103))),
@@ -347,6 +362,8 @@ CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
         ),
     ),
     "a broker takes up an ISR that was never committed": (METADATA_MISMATCH, _and_then(_isr_of(2, (2,), 0, 0))),
+    "metadata names a leader outside the ISR": (LEADER_OUTSIDE_ISR, _changed_last(leader=3, isr=(1, 2))),
+    "metadata drops the leader from the ISR": (LEADER_OUTSIDE_ISR, _changed_last(isr=())),
     "the metadata high watermark falls while a node runs": (METADATA_REPLACED, _and_then(_watermark(101, 1))),
     "a node cuts committed metadata": (METADATA_REPLACED, _and_then(_event(102, "truncate", offset=2))),
     "committed metadata is another at a node that knew it": (
@@ -386,6 +403,9 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     "a node starts again and its high watermark begins anew": _started_again,
     "a voter lags with a tail that was never committed": _lagging_voter,
     "a topic made again begins with its first epoch": _and_then(_led(1, 0, "new-id"), _led(2, 1, "new-id")),
+    "a topic-partition has no leader and an ISR": _changed_last(leader=-1, isr=(1,)),
+    "a topic-partition has neither leader nor ISR": _changed_last(leader=-1, isr=()),
+    "a replica outside the ISR leads and is the ISR": _changed_last(leader=3, isr=(3,)),
     "a leader of an epoch beyond what was asked for": _and_then(_led(2, 9_000)),
     "a node cuts what it did not know to be committed": lambda plane, dice: replace(
         plane, events=(_event(102, "truncate", offset=0), *plane.events)

@@ -29,7 +29,7 @@ from typing import Any
 from squall.harness.simulation.observer.catalogue import all_rules
 from squall.harness.simulation.observer.event_context import Moment, TraceEvent, Turn
 from squall.harness.simulation.observer.quorum_follower import QuorumFollower
-from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rules
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rules, node_of_quorum
 from squall.harness.simulation.observer.state.counters import Counters
 from squall.harness.simulation.observer.state.observed_cluster import READ_BYTES, ObservedCluster, Watched
 from squall.harness.simulation.observer.state.observed_ensemble import ObservedEnsemble
@@ -176,8 +176,8 @@ class Observer:
             raise
 
     def _look_at_control(self, process: SimProcess, node: BaseNode, traced: list[TraceEvent]) -> None:
-        if isinstance(node, Node):
-            self._look_at_metadata(process, node, traced)
+        if (with_quorum := node_of_quorum(node)) is not None:
+            self._look_at_metadata(process, with_quorum, traced)
         for hook in self._on_images:
             hook(process, node)
 

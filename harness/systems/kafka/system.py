@@ -159,7 +159,8 @@ class ApacheKafka:
             config=_texts(settings),
         )
         config, launcher, log = f"{directory}/node.properties", f"{directory}/kafka.sh", f"{directory}/node.log"
-        identity = ["--cluster-id", _texts(settings).get(CLUSTER_ID, cluster_id(settings.run_id))]
+        # One word: an id may begin with a hyphen, and would be taken for another option.
+        identity = [f"--cluster-id={_texts(settings).get(CLUSTER_ID, cluster_id(settings.run_id))}"]
         for name, level in features(_texts(settings)).items():
             identity += ["--feature", f"{name}={level}"]
         first, again = identity, identity

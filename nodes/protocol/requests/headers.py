@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from squall.nodes.protocol.compiler import decode_from, encode, is_flexible
+from squall.nodes.protocol.compiler import decode_from, encode
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.schema import Message
@@ -43,7 +43,7 @@ def encode_request(
     body = encode(message, version)
     name = b"" if client_id is None else client_id.encode()
     head = _REQUEST.pack(api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
-    if is_flexible(type(message), version):
+    if version >= message.FLEXIBLE_FROM:
         head += _NO_TAGS
     return [head, *body]
 
@@ -79,11 +79,10 @@ def decode_request_body(header: RequestHeader, body: memoryview, left: list[int]
     Bytes after the message are ignored, as Kafka ignores them: librdkafka leaves three behind a Metadata request for
     all topics.
     """
-    api = _api(header.api_key, header.api_version)
-    if is_flexible(api.request, header.api_version):
-        message, _ = decode_from(api.request, header.api_version, body, _after_header_tags(body, 0), left)
-    else:
-        message, _ = decode_from(api.request, header.api_version, body, 0, left)
+    api_key, version, _, _ = header
+    request = _api(api_key, version).request
+    start = _after_header_tags(body, 0) if version >= request.FLEXIBLE_FROM else 0
+    message, _ = decode_from(request, version, body, start, left)
     return message
 
 
@@ -126,7 +125,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Mes
 
 
 def _response_is_flexible(api_key: int, response: type[Message], version: int) -> bool:
-    return api_key != _API_VERSIONS and is_flexible(response, version)
+    return api_key != _API_VERSIONS and version >= response.FLEXIBLE_FROM
 
 
 def _api(api_key: int, version: int) -> Api:

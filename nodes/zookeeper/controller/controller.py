@@ -25,6 +25,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng, Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from squall.nodes.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -40,6 +41,7 @@ from squall.nodes.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.zookeeper.client import ZooKeeperClient
@@ -49,6 +51,7 @@ from squall.nodes.zookeeper.controller.deletion import TopicDeletion
 from squall.nodes.zookeeper.controller.election import Election
 from squall.nodes.zookeeper.controller.event_loop import ControllerMoved, EventLoop
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
+from squall.nodes.zookeeper.controller.reassignment import Reassignments
 from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.request_queues import RequestQueues
@@ -96,6 +99,8 @@ class ZooKeeperController:
         ApiKey.CREATE_PARTITIONS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
     )
 
     def __init__(
@@ -139,6 +144,7 @@ class ZooKeeperController:
         self._batch = RequestBatch(self._node, self._listener, context, self.queues)
         self._partitions = PartitionMachine(context, self._store, self._batch, self._trace, self._topic_defaults)
         self._replicas = ReplicaMachine(context, self._store, self._batch)
+        self._reassignments = Reassignments(context, self._store, self._partitions, self._replicas, self._batch)
         self._deletion = TopicDeletion(
             context, self._reader, self._store, self._partitions, self._replicas, self._batch, self._loop
         )
@@ -236,6 +242,7 @@ class ZooKeeperController:
         self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
         yield from self._replicas.set_offline([one for one in replicas if not context.is_online(one[2])], stop=False)
         yield from self._partitions.make_online(context.leaderless())
+        yield from self._reassignments.resume()
         yield from self._deletion.resume()
 
     def _resign(self, why: str) -> None:
@@ -306,6 +313,7 @@ class ZooKeeperController:
         here = [(*key, broker) for broker in brokers for key in context.partitions_on(broker)]
         self._replicas.set_online([one for one in here if not context.is_being_deleted(one[0])])
         yield from self._partitions.make_online(context.leaderless())
+        yield from self._reassignments.resume()
         yield from self._deletion.retry([one for one in here if context.is_being_deleted(one[0])])
 
     def _topics_changed(self) -> Steps:
@@ -351,6 +359,7 @@ class ZooKeeperController:
             self.context.states.update((yield from self._store.read(known)))
             self._batch.update_metadata(self.context.brokers, known)
             self._batch.send()
+            yield from self._reassignments.progress(known)
         yield from self._store.fenced([Delete(path) for path in paths])
 
     # -- requests -------------------------------------------------------------------------------------------------
@@ -387,6 +396,10 @@ class ZooKeeperController:
                 yield from self._partitions.make_online(self.context.leaderless())
             case ElectLeadersRequest():
                 response = yield from self._elect_leaders(body)
+            case AlterPartitionReassignmentsRequest():
+                response = yield from self._reassignments.alter(body)
+            case ListPartitionReassignmentsRequest():
+                response = self._reassignments.listed(body)
             case _:
                 assert isinstance(body, ControlledShutdownRequest)
                 response = yield from self._shut_down(body)

@@ -32,6 +32,7 @@ POLL: Final = 1
 LIST_OFFSETS: Final = 2
 MARKER: Final = 3
 FINAL_POLL: Final = 4
+DELETE_RECORDS: Final = 5
 
 OK: Final = 0
 FAIL: Final = 1
@@ -144,6 +145,11 @@ class Operations:
     def stated_log_start(self) -> Ints:
         """By operation, the log start offset that its response stated."""
         return _column(self.table, "log_start", NONE)
+
+    @cached_property
+    def node(self) -> Ints:
+        """By operation, the node that answered, NONE if the client does not know."""
+        return _column(self.table, "node", NONE)
 
     @cached_property
     def log_start(self) -> int:

@@ -90,6 +90,13 @@ LOG_ANOMALIES: Final = (
         "retention or delete-records of records that are not committed yet",
     ),
     Anomaly(
+        "deleted_read",
+        "a node delivered a record below the low watermark that it had stated in answer to a DeleteRecords (DP-16)",
+        "a deleted record was delivered",
+        "deleted records were delivered",
+        "a deletion that is acknowledged before the log start is raised, or a log start that a restart loses",
+    ),
+    Anomaly(
         "int_poll_skip",
         "a single poll left out a record that others read",
         "a poll left out a record that others read",
@@ -138,6 +145,7 @@ APPENDS: Final = (
     "hw_regress",
     "hw_ahead",
     "log_start_ahead",
+    "deleted_read",
     "nonmonotonic_send",
 )
 """Contradict `linearizable appends`."""

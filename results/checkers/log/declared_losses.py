@@ -17,6 +17,7 @@ An operation whose response has an offset of the old line, under a leader epoch 
 send             its outcome is unknown, unless its record is read at that offset in the new line as well
 poll             it did not deliver those records
 stated log end   dropped if it lies beyond the loss and no epoch says that it is of the new line
+deletion         not held against later polls: the new leader's log may begin where it did before
 session          polls before and after the loss are of two sessions, since a client may have to go back
 
 A final read is always of the newest line.
@@ -67,6 +68,8 @@ def without_lost(table: pa.Table, losses: Sequence[DeclaredLoss]) -> tuple[pa.Ta
         if row["f"] in _POLLS:
             _poll_of_one_line(row, losses)
         _log_end_of_one_line(row, losses)
+        if losses and row["f"] == FUNCTIONS["delete_records"]:
+            row["node"] = None
     there = {pair for row in rows for pair in zip(row["offsets"], row["values"], strict=True)}
     lost = 0
     for row in rows:

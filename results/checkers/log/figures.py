@@ -40,6 +40,7 @@ COLUMNS: Final = [
     "high_watermark",
     "session",
     "log_start",
+    "node",
     "clock_id",
     "clock_error",
 ]

@@ -15,6 +15,7 @@ TWO_LEADERS: Final = "two_leaders"
 TWO_VOTES: Final = "two_votes"
 METADATA_REPLACED: Final = "metadata_replaced"
 METADATA_MISMATCH: Final = "metadata_mismatch"
+LEADER_OUTSIDE_ISR: Final = "leader_outside_isr"
 
 REPLICA_ANOMALIES: Final = (
     Anomaly(
@@ -81,5 +82,12 @@ REPLICA_ANOMALIES: Final = (
         "a broker acted on metadata that was never committed",
         "times a broker acted on metadata that was never committed",
         "metadata applied above the high watermark, or a registration that is not what its records say",
+    ),
+    Anomaly(
+        LEADER_OUTSIDE_ISR,
+        "committed metadata names a leader of a topic-partition that is not a member of its ISR (ELECT, IS-02)",
+        "committed metadata names a leader outside the ISR",
+        "times committed metadata names a leader outside the ISR",
+        "an election that chooses among all replicas, or a member that is dropped while it leads",
     ),
 )

@@ -10,13 +10,14 @@ committed, which ISR a broker adopted (`TraceEvent`).
 * what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
   has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
+* a leader that committed records name is in the ISR that they leave, after an unclean election as well   (ELECT, IS-02)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
 restarts; a voter that returns without its epoch, because its disk was emptied, and votes again; trace events of epochs
 beyond the committed end that was requested, or before the oldest snapshot; a topic created again under its name, which
-has another id; half a line or lost lines of a node that was killed. A trace is not a complete record, so nothing is
-concluded from what is missing in it.
+has another id; a topic-partition without a leader, whatever its ISR; half a line or lost lines of a node that was
+killed. A trace is not a complete record, so nothing is concluded from what is missing in it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy as np
 from squall.results.checkers.common.text import grouped, listed
 from squall.results.checkers.replicas.anomalies import (
     EPOCH_REGRESS,
+    LEADER_OUTSIDE_ISR,
     LOG_MATCHING,
     METADATA_MISMATCH,
     METADATA_REPLACED,
@@ -44,6 +46,9 @@ LEADER = "leader"
 VOTE = "vote"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
 """Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
+NOT_TRACED = "not_traced"
+"""Stands for the trace of a node whose system writes none."""
+WITHOUT_TRACE = "nodes of a system without control traces"
 TopicPartitionId = tuple[str, int]
 
 
@@ -168,7 +173,7 @@ def judge_control(
     """Judge the control plane. `logs` are the nodes' metadata logs; `records` are the quorum leader's, in order."""
     findings.looked_at["metadata logs"] += sum(one.collected for one in logs)
     findings.looked_at["metadata batches"] += sum(len(one.batches) for one in logs)
-    findings.looked_at["trace events"] += len(events)
+    findings.looked_at["trace events"] += sum(one.event != NOT_TRACED for one in events)
     known = _known_committed(events)
     newest = {one.node: one.incarnation for one in events}
     still = _known_committed(one for one in events if one.incarnation == newest[one.node])
@@ -176,7 +181,9 @@ def judge_control(
         findings.undecided.append("no controller said up to where the metadata is committed")
     else:
         _look_at_metadata(quorum, logs, known, still, findings)
-        _look_at_brokers(replayed(records, quorum.committed), events, findings)
+        states = replayed(records, quorum.committed)
+        _look_at_states(states, findings)
+        _look_at_brokers(states, events, findings)
     for index, one in enumerate(logs):
         for other in logs[index + 1 :]:
             _match(one, other, findings)
@@ -324,13 +331,18 @@ def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
 
 
 def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
-    """Require a trace of each node; killed nodes and full disks may lose lines, which are counted."""
-    begun = {one.node for one in events if one.event == NODE_STARTED}
+    """Require a trace of each node that writes one; killed nodes and full disks may lose lines, which are counted."""
+    untraced = {one.node for one in events if one.event == NOT_TRACED}
+    begun = {one.node for one in events if one.event == NODE_STARTED} | untraced
     findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
     torn = sum(one.event == TORN_LINE for one in events)
     lost = sum(one.offset for one in events if one.event == LINES_LOST)
     findings.noted.update(
-        {name: count for name, count in (("torn trace lines", torn), ("lost trace lines", lost)) if count}
+        {
+            name: count
+            for name, count in (("torn trace lines", torn), ("lost trace lines", lost), (WITHOUT_TRACE, len(untraced)))
+            if count
+        }
     )
 
 
@@ -378,6 +390,20 @@ def _look_at_votes(events: Iterable[TraceEvent], findings: Findings) -> None:
 
 def _candidate(vote: TraceEvent) -> str:
     return ", ".join(map(str, vote.members))
+
+
+def _look_at_states(states: States, findings: Findings) -> None:
+    """Check that committed records choose leaders from the ISR: from the ELR or uncleanly, they make it the ISR."""
+    for (_, partition), by_epoch in states.by_partition_epoch.items():
+        for state in by_epoch.values():
+            if state.leader >= 0 and state.leader not in state.isr:
+                findings.accuse(
+                    LEADER_OUTSIDE_ISR,
+                    f"{state.topic}-{partition}",
+                    -1,
+                    ("metadata", f"names node {state.leader} as the leader of epoch {state.leader_epoch}"),
+                    ("metadata", f"{_isr(state.isr)} in that partition epoch, {state.partition_epoch}"),
+                )
 
 
 def _look_at_brokers(states: States, events: Iterable[TraceEvent], findings: Findings) -> None:

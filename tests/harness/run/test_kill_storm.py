@@ -256,6 +256,7 @@ def _later(lab: Lab, before: dict[str, Sight]) -> str:
         now = sights(lab)
         if not any(now[host].beyond(before[host]) for host in before):
             return f"all of it was gone {time.monotonic() - began:.1f} s later; {load}"
+        # Polling, over SSH to every host.
         time.sleep(0.2)
     return f"some of it was left {LATER_S:g} s later; {load}"
 

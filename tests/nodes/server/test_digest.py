@@ -131,3 +131,18 @@ def test_the_metadata_log_tells_of_topics_and_isrs(tmp_path: Path) -> None:
 def test_no_directory_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert digest.main([str(tmp_path / "none"), str(tmp_path / "out")]) == digest.EXIT_USAGE
     assert "name the node's log.dirs" in capsys.readouterr().err
+
+
+def test_the_logs_of_apache_kafka_are_described_as_ours(tmp_path: Path) -> None:
+    """Its topic ids are written `name: value`, and its metadata has records that our nodes do not know."""
+    root = tmp_path / "data"
+    filled(root).close()
+    (root / "events-3" / "partition.metadata").write_text(f"version: 0\ntopic_id: {format_id(ID)}\n")
+    log = log_of(root, "__cluster_metadata-0")
+    of_kafka = [bytes([1, 27, 0, 5]), bytes([1, 200, 1, 0]), bytes([0]), b""]
+    ours = encode_record(TopicRecord(name="events", topic_id=ID))
+    log.append_as_leader(build_value_batch([*of_kafka, ours], 0), 1, 0)
+    log.close()
+    lines = described(root, tmp_path / "out.gz")
+    assert [one["topic_id"] for one in lines if one["kind"] == "replica"] == ["", format_id(ID)]
+    assert [(one["what"], one["offset"]) for one in lines if one["kind"] == "record"] == [("topic", 4)]

@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
-from squall.nodes.node.node import Node
 
 
 class ControlledShutdown(Rule):
@@ -37,8 +36,8 @@ class ControlledShutdown(Rule):
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """Check at once, before the decision changes the controller's image."""
-        node = self.cluster.running(int(fields["node"]))
-        image = node.controller.image if isinstance(node, Node) and node.controller is not None else None
+        node = node_of_quorum(self.cluster.running(int(fields["node"])))
+        image = None if node is None or node.controller is None else node.controller.image
         undue = None if image is None else undue_leave(image, int(fields["broker"]), self.cluster.running)
         if undue is not None:
             self._undue.append(undue)

@@ -45,7 +45,7 @@ class RecoveredCluster(Rule):
         waited = process.now - self.healed_at
         image = self.cluster.images.newest_image
         for part, bound, missing in (
-            ("the cluster has no controller", QUORUM_LEADER, None if self._has_active_controller() else "it"),
+            ("the quorum has no leader", QUORUM_LEADER, None if self._has_active_controller() else "it"),
             ("a topic-partition has no leader", LEADERS, without_leader(image)),
             ("an ISR is not whole", WHOLE_ISR, without_member(image)),
         ):

@@ -11,7 +11,7 @@ collects trace events discards them in `died`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from squall.harness.simulation.observer.state.client_checker import Promised
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, Watched
@@ -19,11 +19,17 @@ from squall.harness.simulation.observer.state.observed_log import SeenReplica
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
 
 QuorumPosition = tuple[int, int, bool, int]
 """End, high watermark, whether it leads, epoch."""
+
+
+def node_of_quorum(node: BaseNode | None) -> Node | None:
+    """Return a node with a replica of the metadata log, None for any other."""
+    return None if isinstance(node, ZooKeeperNode) else cast("Node | None", node)
 
 
 class QuorumTurn(NamedTuple):

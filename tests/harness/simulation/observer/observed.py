@@ -218,6 +218,7 @@ class HandMadeProcess:
         return SimpleNamespace(
             config=SimpleNamespace(node_id=self.node_id),
             raft=self.raft,
+            is_active_controller=self.raft.is_leader and self.raft.high_watermark > 0,
             connections=SimpleNamespace(unanswered=lambda: iter(self.requests)),
             controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
             broker=broker,

@@ -45,6 +45,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
@@ -410,6 +411,13 @@ PROOFS: tuple[Proof, ...] = (
         "shutdown-granted-early",
         "starved-shutdown",
         "test_invariants::test_a_stopping_broker_is_free_once_all_active_brokers_know_leaders",
+    ),
+    Proof(
+        ZooKeeperControllers,
+        "ZK-14",
+        "stale-controller-epoch-accepted",
+        "zookeeper-late-update",
+        "test_zookeeper_controllers::test_another_incarnation_has_obeyed_nobody_yet",
     ),
     Proof(
         RefusedRecords,

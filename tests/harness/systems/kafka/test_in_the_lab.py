@@ -44,7 +44,7 @@ def test_a_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert (verdict["verdict"], verdict["coverage"]["faults_proven"]) == ("valid", 1)
     manifest = json.loads((run / "run.json").read_text())
     assert {"replicas", "control-plane"} <= set(manifest["checks"])
-    assert manifest["options"]["leader_changes"] >= 1
+    assert manifest["options"]["leader_changes"] >= 1 and manifest["options"]["system"] == "kafka 4.4.0"
     assert "2 hosts" not in said and "logs described on 3 hosts" in said
     text = (run / "nodes" / "b1" / "node.log").read_text()
     assert "Kafka Server started" in text and text.startswith("20")

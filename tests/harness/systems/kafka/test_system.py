@@ -75,7 +75,7 @@ def test_a_small_metadata_segment_goes_by_kafkas_internal_key(size: int, key: st
 
 def test_features_and_the_cluster_id_become_arguments_of_the_format() -> None:
     plan = configure(config={"eligible.leader.replicas.version": 0, "cluster.id": "mine"})["c1"]
-    assert "--cluster-id mine --feature eligible.leader.replicas.version=0" in launcher(plan)
+    assert "--cluster-id=mine --feature eligible.leader.replicas.version=0" in launcher(plan)
     assert not {"cluster.id", "eligible.leader.replicas.version"} & properties(plan).keys()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from squall.results.checkers.log.result import PartitionResult
 from squall.results.synthetic.forge import Forged
@@ -775,6 +776,42 @@ def test_a_log_may_not_start_beyond_the_high_watermark_of_the_same_response(chec
     sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
     for start, found in ((3, {"log_start_ahead": 1}), (2, {})):
         assert names(check([*sent, poll(5, 6, high_watermark=2, log_start=start, epoch=None)])) == found
+
+
+def deletion(invoked: int, completed: int, low_watermark: int, node: int = 1) -> Forged:
+    return Forged("delete_records", 60 + invoked, 60, invoked, completed, log_start=low_watermark, node=node)
+
+
+def delivered_by(node: int, invoked: int, completed: int, *run: tuple[int, int]) -> Forged:
+    return replace(poll(invoked, completed, *run, client=50 + node, epoch=None), node=node)
+
+
+def test_a_node_may_not_deliver_what_it_has_said_is_deleted(check: Check) -> None:
+    """DP-16: the node that answers a DeleteRecords has raised its own log start."""
+    sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
+    history = [*sent, deletion(5, 6, 1), delivered_by(1, 7, 8, (0, A), (1, B))]
+    assert names(check(history)) == {"deleted_read": 1}
+    (witness,) = check(history).witnesses
+    assert witness.offset == 0
+    assert [(one.role, one.f) for one in witness.operations] == [("earlier", "delete_records"), ("reader", "poll")]
+
+
+def test_the_deletions_of_each_node_count_for_its_own_polls(check: Check) -> None:
+    sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
+    history = [*sent, deletion(5, 6, 2), deletion(7, 8, 1, node=2), delivered_by(2, 9, 10, (1, B))]
+    assert names(check(history)) == {}
+    assert names(check([*history, delivered_by(1, 11, 12, (1, B))])) == {"deleted_read": 1}
+
+
+def test_a_deleted_record_may_be_delivered_by_another_node_or_to_a_poll_under_way(check: Check) -> None:
+    """The other node may have been fenced when the deletion was answered, and did not count."""
+    sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
+    elsewhere = [*sent, deletion(5, 6, 1), delivered_by(2, 7, 8, (0, A), (1, B))]
+    meanwhile = [*sent, deletion(5, 7, 1), delivered_by(1, 7, 8, (0, A), (1, B))]
+    at_the_start = [*sent, deletion(5, 6, 1), delivered_by(1, 7, 8, (1, B))]
+    refused = [*sent, replace(deletion(5, 6, 1), type="fail"), delivered_by(1, 7, 8, (0, A), (1, B))]
+    for history in (elsewhere, meanwhile, at_the_start, refused):
+        assert names(check(history)) == {}
 
 
 def test_a_lost_record_is_not_a_high_watermark_ahead_as_well(check: Check) -> None:

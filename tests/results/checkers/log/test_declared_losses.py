@@ -110,3 +110,11 @@ def test_a_deposed_leader_may_serve_its_line_of_the_log_beside_the_new_one(tmp_p
 def test_below_the_loss_both_lines_are_one_log(tmp_path: Path) -> None:
     false = poll(((0, 0), (1, 3)), 40, epoch=0, session=2)
     assert "inconsistent_offset" in names(checked(tmp_path / "run", [*history(), false], ELECTION))
+
+
+def test_a_deletion_says_nothing_of_the_log_of_a_new_line(tmp_path: Path) -> None:
+    """The new leader may have had an earlier log start; the node that answered the deletion has followed it since."""
+    deletion = Forged("delete_records", 92, 11, 12 * MILLISECOND, 13 * MILLISECOND, log_start=3, leader_epoch=0, node=1)
+    later = replace(READS[1], node=1)
+    told = [*OLD, READS[0], deletion, later, *NEW, MARKER, replace(FINAL, log_start=0)]
+    assert checked(tmp_path / "run", told, ELECTION).verdict == "valid"

@@ -10,7 +10,9 @@ from squall.results.checkers.replicas.anomalies import TWO_LEADERS
 from squall.results.checkers.replicas.control import (
     LINES_LOST,
     NODE_STARTED,
+    NOT_TRACED,
     TORN_LINE,
+    WITHOUT_TRACE,
     MetadataRecord,
     TraceEvent,
     judge_control,
@@ -85,6 +87,16 @@ def test_a_node_without_a_trace_is_named() -> None:
     plane = healthy_control(1)
     without = replace(plane, events=tuple(one for one in plane.events if one.node != 2))
     assert judged(without).undecided == ["no control trace of b2 was collected"]
+
+
+def test_nodes_whose_system_writes_no_trace_are_judged_by_their_logs() -> None:
+    """As of Apache Kafka: what was committed is compared, who led is not known from a trace."""
+    plane = healthy_control(1)
+    nodes = {one.node: one.host for one in plane.events}
+    untraced = tuple(TraceEvent(host=host, node=node, incarnation=0, event=NOT_TRACED) for node, host in nodes.items())
+    findings = judged(replace(plane, events=untraced))
+    assert (findings.undecided, findings.anomalies) == ([], {})
+    assert findings.noted[WITHOUT_TRACE] == len(nodes) and findings.looked_at["trace events"] == 0
 
 
 def test_lost_and_torn_lines_are_noted_and_no_more() -> None:

@@ -20,6 +20,8 @@ class Frame:
     sent: int
     api: ApiKey | None
     arrived: int = -1
+    marked: bool = False
+    """It contains what is looked for."""
 
 
 class RecordingNetwork(SimNetwork):
@@ -28,13 +30,16 @@ class RecordingNetwork(SimNetwork):
     def __init__(self, kernel: Kernel, rng: Random) -> None:
         super().__init__(kernel, rng)
         self.frames: list[Frame] = []
+        self.marker: bytes | None = None
+        """What is looked for in messages."""
         self._under_way: dict[int, deque[Frame]] = {}
 
     def send(self, end: ConnectionEnd, frame: bytes) -> None:
         far = end.peer
         if end.open and far is not None and far.open and not far.doomed:
             api = None if end.is_server else ApiKey(int.from_bytes(frame[:2], "big"))
-            sent = Frame(end.address, end.peer_address, self._kernel.now, api)
+            marked = self.marker is not None and self.marker in frame
+            sent = Frame(end.address, end.peer_address, self._kernel.now, api, marked=marked)
             self._under_way.setdefault(far.identity, deque()).append(sent)
         super().send(end, frame)
 

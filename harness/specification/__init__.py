@@ -1,0 +1,1 @@
+"""What public TLA+ specifications of Kafka allow, as small state machines that a simulated trace is checked against."""

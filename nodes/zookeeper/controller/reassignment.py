@@ -1,0 +1,198 @@
+"""Move topic-partitions to other replicas (KIP-455 with ZooKeeper; RA-01 to RA-04).
+
+    begin     the topic's znode lists replicas of both sets, and which are added and removed; all get the new state
+    catch up  the new replicas fetch; their leader writes them into the ISR, as any follower
+    complete  once the whole target is in the ISR: elect a leader in the target, take the others out of the ISR, delete
+              their logs, and write the target alone into the znode
+    cancel    the target is the former replicas: those that were added go
+
+Everything is in the ensemble, so that another controller goes on where one has stopped. A reassignment never takes the
+last member of the ISR away: it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from squall.nodes.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
+from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
+from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
+from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
+from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.state_store import StateStore
+from squall.nodes.zookeeper.session import Operation, SessionResponse, SetData
+from squall.nodes.zookeeper.znodes import Assignment, TopicPartition, TopicZnode, encode_topic, topic_path
+
+Steps = Generator[Sequence[Operation], list[SessionResponse], None]
+Respond = Generator[Sequence[Operation], list[SessionResponse], Message]
+Judged = Generator[Sequence[Operation], list[SessionResponse], ErrorCode]
+
+
+class Reassignments:
+    """See the module."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: StateStore,
+        partitions: PartitionMachine,
+        replicas: ReplicaMachine,
+        batch: RequestBatch,
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._partitions = partitions
+        self._replicas = replicas
+        self._batch = batch
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def alter(self, body: AlterPartitionReassignmentsRequest) -> Respond:
+        response = AlterPartitionReassignmentsResponse()
+        for topic in body.topics:
+            part = ReassignableTopicResponse(topic.name)
+            response.responses.append(part)
+            for asked in topic.partitions:
+                target = None if asked.replicas is None else tuple(asked.replicas)
+                error = yield from self._asked((topic.name, asked.partition_index), target)
+                part.partitions.append(ReassignablePartitionResponse(asked.partition_index, int(error)))
+        return response
+
+    def listed(self, body: ListPartitionReassignmentsRequest) -> Message:
+        asked = None
+        if body.topics is not None:
+            asked = {(one.name, number): None for one in body.topics for number in one.partition_indexes}
+        topics: dict[str, OngoingTopicReassignment] = {}
+        for topic, number in self._under_way():
+            if asked is None or (topic, number) in asked:
+                one = self._context.assignment(topic, number)
+                part = topics.setdefault(topic, OngoingTopicReassignment(topic))
+                part.partitions.append(
+                    OngoingPartitionReassignment(number, list(one.replicas), list(one.adding), list(one.removing))
+                )
+        return ListPartitionReassignmentsResponse(topics=list(topics.values()))
+
+    def _asked(self, key: TopicPartition, target: tuple[int, ...] | None) -> Judged:
+        context, (topic, number) = self._context, key
+        state, present = context.states.get(key), context.assignments.get(topic, {}).get(number)
+        if state is None or present is None or context.is_being_deleted(topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if target is None:
+            if not (present.adding or present.removing):
+                return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            target = present.origin
+        elif not target or len(frozenset(target)) < len(target) or not all(context.is_online(one) for one in target):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        wanted = moved(present, target)
+        unneeded = [one for one in present.replicas if one not in wanted.replicas]
+        (found,) = (yield from self._store.read([key])).values()
+        context.states[key] = found
+        staying = [one for one in found.isr if one in wanted.replicas and context.is_live(one)]
+        if not staying:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        yield from self._begin(key, wanted, unneeded)
+        return ErrorCode.NONE
+
+    # -- the steps ------------------------------------------------------------------------------------------------
+
+    def _begin(self, key: TopicPartition, wanted: Assignment, unneeded: Sequence[int]) -> Steps:
+        context, (topic, number) = self._context, key
+        yield from self._take_away(key, unneeded)
+        context.assignments[topic][number] = wanted
+        yield from self._write_topic(topic)
+        yield from self._lead_again(key)
+        new: list[Replica] = [(topic, number, one) for one in wanted.adding if one not in context.states[key].isr]
+        self._replicas.set_new(new)
+        yield from self.progress([key])
+
+    def _take_away(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
+        """Take replicas out of the ISR, delete their logs, forget them."""
+        topic, number = key
+        gone: list[Replica] = [(topic, number, one) for one in brokers]
+        yield from self._replicas.set_offline(gone, stop=False)
+        for broker in brokers:
+            self._batch.stop_replica(broker, key, delete=True)
+        self._batch.send()
+        self._replicas.forget(gone)
+
+    def _write_topic(self, topic: str) -> Steps:
+        context = self._context
+        znode = TopicZnode(context.topic_ids[topic], context.assignments[topic])
+        (written,) = yield from self._store.fenced(
+            [SetData(topic_path(topic), encode_topic(znode), context.topic_versions[topic])]
+        )
+        if written.stat is None:
+            raise ControllerMoved
+        context.topic_versions[topic] = written.stat.version
+
+    def _lead_again(self, key: TopicPartition) -> Steps:
+        """Raise the leader epoch, with the same leader if it may stay, and give the state to all replicas."""
+        context = self._context
+        assignment = context.assignment(*key)
+        while True:
+            (state,) = (yield from self._store.read([key])).values()
+            context.states[key] = state
+            if state.leader not in assignment.target or not context.is_live(state.leader):
+                strategy = Strategy.REASSIGN if set(assignment.target) & set(state.isr) else Strategy.OFFLINE
+                if not (assignment.adding or assignment.removing) or not context.is_live(state.leader):
+                    yield from self._partitions.make_online([key], strategy)
+                    return
+            raised = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=context.epoch)
+            written, again = yield from self._store.write({key: raised})
+            if written:
+                self._batch.leader_and_isr(assignment.replicas, key)
+                self._batch.send()
+            if not again:
+                return
+
+    def progress(self, keys: Sequence[TopicPartition]) -> Steps:
+        """Complete those reassignments whose whole target is in the ISR."""
+        context = self._context
+        for key in keys:
+            one = context.assignments.get(key[0], {}).get(key[1])
+            state = context.states.get(key)
+            if one is None or state is None or not (one.adding or one.removing):
+                continue
+            if all(member in state.isr and context.is_online(member) for member in one.target):
+                yield from self._complete(key, one)
+
+    def _complete(self, key: TopicPartition, one: Assignment) -> Steps:
+        context, (topic, number) = self._context, key
+        self._replicas.set_online([(topic, number, broker) for broker in one.adding])
+        context.assignments[topic][number] = Assignment(one.target)
+        yield from self._lead_again(key)
+        yield from self._take_away(key, one.removing)
+        yield from self._write_topic(topic)
+        self._batch.update_metadata(context.brokers, [key])
+        self._batch.send()
+
+    def resume(self) -> Steps:
+        """Go on with everything that is under way, after a change of brokers or of the controller."""
+        yield from self.progress(self._under_way())
+
+    def _under_way(self) -> list[TopicPartition]:
+        context = self._context
+        assigned = [(key, context.assignment(*key)) for key in context.partitions()]
+        return [key for key, one in assigned if (one.adding or one.removing) and not context.is_being_deleted(key[0])]
+
+
+def moved(present: Assignment, target: tuple[int, ...]) -> Assignment:
+    """The assignment that begins a move to these replicas, perhaps in the midst of another move."""
+    origin = present.origin
+    removing = tuple(one for one in origin if one not in target)
+    return Assignment((*target, *removing), tuple(one for one in target if one not in origin), removing)
