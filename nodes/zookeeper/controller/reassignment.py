@@ -112,8 +112,8 @@ class Reassignments:
 
     def _begin(self, key: TopicPartition, wanted: Assignment, unneeded: Sequence[int]) -> Steps:
         context, (topic, number) = self._context, key
+        context.assignments[topic][number] = wanted  # first, or the leader could let back in what is taken away
         yield from self._take_away(key, unneeded)
-        context.assignments[topic][number] = wanted
         yield from self._write_topic(topic)
         yield from self._lead_again(key)
         new: list[Replica] = [(topic, number, one) for one in wanted.adding if one not in context.states[key].isr]
@@ -152,7 +152,8 @@ class Reassignments:
                 if not (assignment.adding or assignment.removing) or not context.is_live(state.leader):
                     yield from self._partitions.make_online([key], strategy)
                     return
-            raised = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=context.epoch)
+            isr = tuple(one for one in state.isr if one in assignment.replicas) or state.isr
+            raised = replace(state, leader_epoch=state.leader_epoch + 1, isr=isr, controller_epoch=context.epoch)
             written, again = yield from self._store.write({key: raised})
             if written:
                 self._batch.leader_and_isr(assignment.replicas, key)

@@ -36,6 +36,8 @@ class _Held:
     end: int
     durable: int
     epoch: int
+    committed: int
+    """The end of what was committed: a process that dies in its next turn may have truncated down to it."""
     lost_power: bool = False
 
     @property
@@ -67,13 +69,13 @@ class DurableRecords(Rule):
         place = (process.name, key)
         held = self._held.get(place)
         if held is not None and held.incarnation != process.incarnation:
-            committed = 0 if turn.watched.unclean else turn.watched.log.end
+            committed = 0 if turn.watched.unclean else held.committed
             self._check(process, turn.watched.log.name, held, replica.end_offset, turn.cut, committed)
         registration = self.cluster.images.newest.get(key)
         if registration is not None and replica.broker not in registration.replicas:
             self._held.pop(place, None)
             return
-        self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0)
+        self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0, turn.watched.log.end)
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         process, (end, _, _, epoch) = turn.process, turn.now
@@ -87,21 +89,27 @@ class DurableRecords(Rule):
                 )
             if turn.reset is None:
                 log = self.cluster.quorum
-                self._check(process, log.name, held, end, turn.cut, log.end)
-        self._hold(place, process, end, turn.node.raft.log.durable_offset, epoch)
+                self._check(process, log.name, held, end, turn.cut, held.committed)
+        self._hold(place, process, end, turn.node.raft.log.durable_offset, epoch, self.cluster.quorum.end)
 
     def _hold(
-        self, place: tuple[str, TopicPartitionId], process: SimProcess, end: int, durable: int, epoch: int
+        self,
+        place: tuple[str, TopicPartitionId],
+        process: SimProcess,
+        end: int,
+        durable: int,
+        epoch: int,
+        committed: int,
     ) -> None:
         deaths = process.crashes_in_calls + process.disk_failures
         if durable > end:
             durable = end
         held = self._held.get(place)
         if held is None or held.incarnation != process.incarnation:
-            self._held[place] = _Held(process.incarnation, deaths, end, durable, epoch)
+            self._held[place] = _Held(process.incarnation, deaths, end, durable, epoch, committed)
             return
         held.deaths_within_turns, held.end, held.durable, held.epoch = deaths, end, durable, epoch
-        held.lost_power = False
+        held.lost_power, held.committed = False, committed
 
     def _check(self, process: SimProcess, log: str, held: _Held, end: int, cut: int | None, committed: int) -> None:
         """Check the log of a new incarnation. `committed` is the least that a dying process may have truncated to."""

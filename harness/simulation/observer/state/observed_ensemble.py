@@ -96,7 +96,10 @@ class ObservedEnsemble:
                     del self._states[key]
             return
         topic = decode_topic(name, node.data)
-        self._assignments[name] = dict(topic.assignments)
+        former, self._assignments[name] = self._assignments.get(name, {}), dict(topic.assignments)
+        for number, one in former.items():
+            left = set(one.replicas) - set(topic.assignments[number].replicas) - set(one.adding)
+            self._cluster.metadata.reassignments_completed += bool(left)
         if name not in self._image.topic_ids:
             self._image.topics[topic.id] = Topic(name, topic.id)
             self._image.topic_ids[name] = topic.id
