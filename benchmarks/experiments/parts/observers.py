@@ -53,9 +53,9 @@ class Decoder:
 
 
 class Observer(asyncio.Protocol):
-    """One connection. `heard` is called with the time whenever the high watermark that it knows rises."""
+    """One connection. `heard` is called with both whenever the high watermark that it knows rises."""
 
-    def __init__(self, number: int, position: Decoded, decoder: Decoder, heard: Callable[[int], None]) -> None:
+    def __init__(self, number: int, position: Decoded, decoder: Decoder, heard: Callable[[int, int], None]) -> None:
         _, self.high_watermark, self.offset, self.last_epoch = position
         self._number = number
         self._decoder = decoder
@@ -84,8 +84,8 @@ class Observer(asyncio.Protocol):
         if offset >= 0:
             self.offset, self.last_epoch = offset, epoch
         if high_watermark > self.high_watermark:
-            self.high_watermark = high_watermark
-            self._heard(high_watermark)
+            before, self.high_watermark = self.high_watermark, high_watermark
+            self._heard(before, high_watermark)
         self._fetch()
 
     def _fetch(self) -> None:
@@ -145,8 +145,8 @@ class Observers:
         self.lags = []
         return self._awaited
 
-    def _heard(self, high_watermark: int) -> None:
-        if high_watermark >= self._awaited > 0:
+    def _heard(self, before: int, high_watermark: int) -> None:
+        if before < self._awaited <= high_watermark:
             self.lags.append(time.monotonic() - self._began)
 
     @property
