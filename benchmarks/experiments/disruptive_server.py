@@ -118,12 +118,16 @@ def run(short: bool = False) -> Iterator[Measurement]:
 
 
 def figures(scenario: str, arm: str, found: Sequence[Disruption]) -> Iterator[Measurement]:
-    """What several seeds of one scenario and arm showed."""
+    """What several seeds of one scenario and arm showed.
+
+    The median of elections counts: a removed voter whose connection takes long to recover from the cut stands once
+    before it hears that it is removed, even where it pulls.
+    """
     elections = tuple(one.elections for one in found)
     reference = EXPECTED.get((scenario, arm), UNDISTURBED)
     disturbs = (scenario, arm) in EXPECTED
     yield Measurement(
-        f"{scenario}: {arm}", statistics.fmean(elections), "elections/min", must=5.0 if disturbs else 1.0,
+        f"{scenario}: {arm}", statistics.median(elections), "elections/min", must=5.0 if disturbs else 1.0,
         higher_is_better=disturbs, samples=elections, reference=reference,
     )  # fmt: skip
     shares = tuple(100 * one.leaderless for one in found)

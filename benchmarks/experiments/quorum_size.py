@@ -129,4 +129,4 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
     values += [found["data: acks=all, three replicas in sync"].measured]
     values += [found["data: the same, one replica slow"].measured]
     title = "Median commit: metadata waits for a majority, data for all in sync (slow: +200 ms each way)"
-    return {"quorum-size": bars(title, groups, {"median": values}, "ms", "")}
+    return {"quorum-size": bars(title, groups, {"median": values}, "ms", "", log=True)}

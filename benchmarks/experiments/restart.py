@@ -205,4 +205,5 @@ def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
         for name, points in lines.items()
     )
     x = Axis("records in the metadata log")
-    return {"restart": svg(Chart("Restart by the length of the metadata log", x, Axis("restart", unit="s"), series))}
+    chart = Chart("Restart by the length of the metadata log", x, Axis("restart", unit="s"), series, height=320)
+    return {"restart": svg(chart)}

@@ -19,7 +19,7 @@ DYNAMIC_VOTERS: Final = "dynamic_voters"
 JVM: Final = "jvm"
 
 
-def any_setting(key: str, value: str) -> str | None:
+def any_setting(key: str, value: str, version: str) -> str | None:
     """Accept every setting: the system itself refuses what it does not know, as it is configured."""
     return None
 
@@ -42,8 +42,10 @@ class SystemLimits:
     """Whether its nodes are Java processes, whose options a suite may set."""
     start_seconds: float = 0.0
     """How much longer than ours its nodes may take until they serve: faults wait so much longer to be seen to end."""
-    wrong_with_setting: Callable[[str, str], str | None] = any_setting
-    """Why it does not take a key of `cluster.config` with this value; None if it does."""
+    wrong_with_setting: Callable[[str, str, str], str | None] = any_setting
+    """Why it does not take a key of `cluster.config` with this value, in the version that a suite names; None if it
+    does.
+    """
 
     def why_not(self, fault: str) -> str | None:
         """Why a fault cannot be carried out; None if nothing is known against it."""

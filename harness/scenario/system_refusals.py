@@ -19,7 +19,7 @@ REMEDY = "leave it out, or test another system"
 def refuse_what_system_lacks(suite: Path, scenario: Scenario) -> None:
     """Raise one UsageError for all that a scenario asks of its system in vain."""
     choice = scenario.cluster.system
-    wrong = [] if choice.ours else list(_asked_in_vain(scenario, choice.limits))
+    wrong = [] if choice.ours else list(_asked_in_vain(scenario, choice.limits, choice.version))
     if wrong:
         raise UsageError.joined(
             [
@@ -29,7 +29,7 @@ def refuse_what_system_lacks(suite: Path, scenario: Scenario) -> None:
         )
 
 
-def _asked_in_vain(scenario: Scenario, limits: SystemLimits) -> Iterator[tuple[str, str]]:
+def _asked_in_vain(scenario: Scenario, limits: SystemLimits, version: str) -> Iterator[tuple[str, str]]:
     """Yield the places in a scenario that its system refuses, each with the reason."""
     asked = {
         MUTANTS: bool(scenario.cluster.mutants),
@@ -40,7 +40,7 @@ def _asked_in_vain(scenario: Scenario, limits: SystemLimits) -> Iterator[tuple[s
         if asked.get(what):
             yield (what if what == REPLICAS else f"cluster.{what}"), reason
     for key, value in scenario.cluster.config.items():
-        if why := limits.wrong_with_setting(key, text(value)):
+        if why := limits.wrong_with_setting(key, text(value), version):
             yield f"cluster.config.{key}", f"{shown(value)}: {why}"
     for path, entry in faults_of(scenario):
         if why := limits.why_not(entry.fault):

@@ -71,7 +71,8 @@ class IsrSender:
             self._send(sent)
 
     def deadline(self) -> int:
-        return self._rest_until if self._replicas.isr_wanted and not self._under_way else NEVER
+        waits = self._under_way or self._broker_epoch() < 0
+        return self._rest_until if self._replicas.isr_wanted and not waits else NEVER
 
     def _send(self, sent: _Sent) -> None:
         self._under_way = True

@@ -10,6 +10,7 @@ from squall.results.charts.figure import style
 from squall.results.charts.still import still
 
 TITLE_HEIGHT = 24
+HEIGHT = 320
 
 
 def svg(chart: Chart) -> str:
@@ -34,10 +35,22 @@ def svg(chart: Chart) -> str:
     )
 
 
-def bars(title: str, groups: Sequence[str], arms: Mapping[str, Sequence[float | None]], label: str, unit: str) -> str:
-    """Return bars of several arms, side by side, for each group."""
-    series = tuple(Series(name, tuple(groups), tuple(values), kind="bars") for name, values in arms.items())
-    return svg(Chart(title, Axis("", kind="category"), Axis(label, unit=unit), series, step=1.0))
+def bars(
+    title: str,
+    groups: Sequence[str],
+    arms: Mapping[str, Sequence[float | None]],
+    label: str,
+    unit: str,
+    *,
+    log: bool = False,
+) -> str:
+    """Return bars of several arms, side by side, for each group; on a logarithmic axis, points."""
+    series = tuple(
+        Series(f"{name}, {label}", tuple(groups), tuple(values), kind="points" if log else "bars")
+        for name, values in arms.items()
+    )
+    y = Axis(label, unit=unit, log=log)
+    return svg(Chart(title, Axis("", kind="category"), y, series, step=1.0, height=HEIGHT))
 
 
 def by_name(measurements: Sequence[Measurement]) -> dict[str, Measurement]:

@@ -17,6 +17,7 @@ from squall.harness.simulation.swarm.kinds import (
     LINK_KINDS,
     OPERATIONS,
     ORDERS,
+    QUORUM_ONLY,
     SWITCHES,
     WAITING_KINDS,
     WAITING_SECONDS,
@@ -44,7 +45,9 @@ def draw_swarm(
     """
     faults = _draw_faults(seed, brokers, controllers, load, kinds)
     if operated:
-        faults += _draw_operations(seed, brokers, controllers, load, operated)
+        faults += _draw_operations(
+            seed, brokers, controllers, load, operated, without=QUORUM_ONLY if has_ensemble else ()
+        )
     if switched:
         faults += _draw_switches(seed, brokers, load)
     if has_ensemble:
@@ -89,10 +92,15 @@ def _draw_ensemble_faults(seed: object, brokers: tuple[str, ...], load: float) -
 
 
 def _draw_operations(
-    seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float, topics: Mapping[str, int]
+    seed: object,
+    brokers: tuple[str, ...],
+    controllers: tuple[str, ...],
+    load: float,
+    topics: Mapping[str, int],
+    without: tuple[str, ...] = (),
 ) -> list[SwarmFault]:
     rng = Random(f"{seed}/operations")
-    kinds = [kind for kind in OPERATIONS if rng.random() < 0.6] or ["reassign"]
+    kinds = [kind for kind in OPERATIONS if rng.random() < 0.6 and kind not in without] or ["reassign"]
     gap = log_uniform(rng, 0.5, 6.0)
     drawn: list[SwarmFault] = []
     at = rng.uniform(0.5, 3.0)

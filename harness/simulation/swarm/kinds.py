@@ -44,6 +44,9 @@ OPERATIONS = {
 }
 """Operators' changes, drawn beside the faults where a scenario says `swarm: operations`."""
 
+QUORUM_ONLY = ("remove-voter",)
+"""Operations that a cluster without a quorum does not have."""
+
 SWITCHES = {"switch-eligible-leaders": "off and on again"}
 """Features that operators also switch where a scenario says `swarm: switches`."""
 

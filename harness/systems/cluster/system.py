@@ -22,7 +22,7 @@ NOTHING_DEPLOYED = "the cluster runs already, and nothing is deployed or configu
 NO_HOSTS = "Squall has no access to the hosts of a cluster that runs already"
 
 
-def _configured_elsewhere(key: str, value: str) -> str | None:
+def _configured_elsewhere(key: str, value: str, version: str) -> str | None:
     return NOTHING_DEPLOYED
 
 

@@ -12,7 +12,7 @@ machine. docs/testing-apache-kafka.md explains each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT
@@ -46,8 +46,9 @@ USUAL: Final[Mapping[str, str]] = {
 }
 
 
-def wrong_with_setting(key: str, value: str, version: str = NEWEST) -> str | None:
-    """Why a suite cannot set this; None if it can."""
+def wrong_with_setting(key: str, value: str, version: str = "") -> str | None:
+    """Why a suite cannot set this; None if it can. Without a version the newest one is meant."""
+    version = version or NEWEST
     if key in FROM_HOSTS:
         return "follows from the hosts and is set for each of them; leave it out"
     if any(not (character.isprintable()) for character in value):
@@ -72,8 +73,10 @@ def node_properties(
     rack: str | None,
     brokers: int,
     config: Mapping[str, str],
+    version: str = NEWEST,
 ) -> dict[str, str]:
     """Return the configuration of one node; `config` is the suite's, which takes precedence."""
+    known = settings_of(version)
     ports = {"broker": ("PLAINTEXT", BROKER_PORT), "controller": ("CONTROLLER", CONTROLLER_PORT)}
     listeners = {role: f"{name}://{address}:{port}" for role, (name, port) in ports.items()}
     properties = {
@@ -84,8 +87,7 @@ def node_properties(
         "listeners": ",".join(listeners[role] for role in roles),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": data,
-        **_internal_topics(brokers),
-        **USUAL,
+        **{key: value for key, value in {**_internal_topics(brokers), **USUAL}.items() if key in known},
     }
     if "broker" in roles:
         properties["advertised.listeners"] = listeners["broker"]
@@ -93,7 +95,7 @@ def node_properties(
         if rack is not None:
             properties["broker.rack"] = rack
     given = {key: value for key, value in config.items() if key not in (CLUSTER_ID, *FEATURES)}
-    return properties | dict(_named_as_there(key, value) for key, value in given.items())
+    return properties | dict(_named_as_there(key, value, known) for key, value in given.items())
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
@@ -114,6 +116,7 @@ def _internal_topics(brokers: int) -> dict[str, str]:
     }
 
 
-def _named_as_there(key: str, value: str) -> tuple[str, str]:
+def _named_as_there(key: str, value: str, known: Collection[str]) -> tuple[str, str]:
+    internal = f"internal.{key}"
     small = key == "metadata.log.segment.bytes" and value.isdigit() and int(value) < LEAST_METADATA_SEGMENT
-    return (f"internal.{key}" if small else key), value
+    return (internal if small and internal in known else key), value

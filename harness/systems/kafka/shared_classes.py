@@ -43,13 +43,16 @@ def copy_jars(jars: Sequence[Path], directory: Path) -> None:
         os.utime(directory / jar.name, (0, 0))
 
 
-def make_archive(library: Path, names: Sequence[str], java: Path) -> None:
-    """Start a node from the jars of a library, with all classes that it loads recorded there. Raises NoArchive."""
+def make_archive(library: Path, names: Sequence[str], java: Path) -> str:
+    """Start a node from the jars of a library, with all classes that it loads recorded there. Return the node's log.
+
+    Raises NoArchive.
+    """
     with tempfile.TemporaryDirectory(prefix="squall-classes-") as directory:
-        _record(library, names, java, Path(directory))
+        return _record(library, names, java, Path(directory))
 
 
-def _record(library: Path, names: Sequence[str], java: Path, directory: Path) -> None:
+def _record(library: Path, names: Sequence[str], java: Path, directory: Path) -> str:
     config = directory / "node.properties"
     config.write_text(_properties(directory / "data"))
     start = [str(java), *USUAL_JVM]
@@ -77,6 +80,7 @@ def _record(library: Path, names: Sequence[str], java: Path, directory: Path) ->
                 node.wait()
     if not target.is_file():
         raise NoArchive(f"{java} wrote none")
+    return log.read_text(errors="replace")
 
 
 def _await_start(node: subprocess.Popen[bytes], log: Path) -> None:

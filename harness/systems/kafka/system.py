@@ -157,6 +157,7 @@ class ApacheKafka:
             rack=host.rack,
             brokers=len(inventory.brokers),
             config=_texts(settings),
+            version=self.version,
         )
         config, launcher, log = f"{directory}/node.properties", f"{directory}/kafka.sh", f"{directory}/node.log"
         # One word: an id may begin with a hyphen, and would be taken for another option.

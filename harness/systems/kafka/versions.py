@@ -16,7 +16,7 @@ VERSIONS: Final = ("4.4.0",)
 """The newest first."""
 NEWEST: Final = VERSIONS[0]
 OLDEST_JAVA: Final = 17
-_SETTINGS: Final = Path(__file__).parent / "settings"
+SETTINGS: Final = Path(__file__).parent / "settings"
 
 
 def jar_list(version: str) -> str:
@@ -27,4 +27,4 @@ def jar_list(version: str) -> str:
 @cache
 def settings_of(version: str) -> frozenset[str]:
     """The keys of the configuration that a node of this version knows."""
-    return frozenset(load_yaml(_SETTINGS / f"{version}.yaml").data)
+    return frozenset(load_yaml(SETTINGS / f"{version}.yaml").data)

@@ -21,7 +21,7 @@ def seen() -> Seen:
 
 
 def test_kafkas_two_kinds_hold_and_the_others_do_not(seen: Seen) -> None:
-    """DA-01, DA-02, DA-03: (A) and (B), but no segments, pointers, sequencer or proxies."""
+    """DA-01, DA-02, DA-03, MD-01: (A) and (B), but no segments, pointers, sequencer or proxies."""
     found = [
         check(seen)
         for check in (

@@ -133,6 +133,18 @@ def test_an_observer_that_has_caught_up_is_added_and_counts(make_cluster: Any) -
     assert leader.up.high_watermark <= offset, "two of four are no majority"
 
 
+def test_a_snapshot_that_ends_at_a_voters_record_holds_the_voters_before_it(make_cluster: Any) -> None:
+    """SN-03: the record itself lies above the snapshot."""
+    cluster = settled(make_cluster)
+    added = ask(cluster.leader, add_of(4))
+    cluster.run_until(lambda: error_of(added) is not None)
+    replica = cluster.leader.up
+    change = replica._core.voters.latest_offset
+    held = [[record.value for record in replica._quorum_records(end)][-1] for end in (change, change + 1)]
+    assert held == [voters_record(replica._core.voters.at(change)), voters_record(replica.voters)]
+    assert (replica._core.voters.at(change).ids, replica.voters.ids) == ((1, 2, 3), (1, 2, 3, 4))
+
+
 def test_a_replica_that_never_catches_up_is_not_added(make_cluster: Any) -> None:
     cluster = settled(make_cluster)
     cluster.members[4].lose_power()

@@ -314,8 +314,7 @@ class ConfluentInstance(ThreadedInstance):
     async def list_offsets(self, place: TopicPartition) -> Completion:
         """Report both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
         if self.admin is None:
-            names = {"bootstrap.servers", "client.id", *COMMON}
-            self.admin = AdminClient({key: value for key, value in self.configuration.items() if key in names})
+            self.admin = AdminClient(of_connections(self.configuration))
         wanted = ConfluentTopicPartition(*place)
         try:
             earliest = self.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=POLL_SECONDS * 5)
@@ -355,6 +354,13 @@ class ConfluentInstance(ThreadedInstance):
         for place in gone:
             self.go_to(place, OFFSET_BEGINNING)
             self.begin_session(place)
+
+
+def of_connections(configuration: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return the settings that say how to connect, for a client of another kind beside a consumer."""
+    names = {"bootstrap.servers", "client.id", *COMMON}
+    secured = ("security.", "ssl.", "sasl.")
+    return {key: value for key, value in configuration.items() if key in names or key.startswith(secured)}
 
 
 PlacedRun = tuple[TopicPartition, Run]

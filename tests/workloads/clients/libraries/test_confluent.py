@@ -323,3 +323,11 @@ def test_a_send_that_is_answered_or_given_up_is_no_longer_waited_for(brokers: Bo
         return begun, given_up, answered
 
     assert asyncio.run(scenario()) == (3, 2, 0)
+
+
+def test_the_client_that_asks_for_offsets_connects_as_the_consumer_does() -> None:
+    """A consumer's own settings are none of its, and what secures a connection is."""
+    shared = {"bootstrap.servers": "a:1", "client.id": "me", "socket.timeout.ms": 4000}
+    secured = {"security.protocol": "SASL_SSL", "ssl.ca.location": "ca.pem", "sasl.username": "me"}
+    of_consumer = {"group.id": "g", "enable.auto.commit": False}
+    assert confluent.of_connections({**shared, **secured, **of_consumer}) == {**shared, **secured}
