@@ -70,7 +70,7 @@ from squall.results.history.history import (
 )
 from squall.results.history.ill_formed import IllFormedHistory
 from squall.results.history.lists import holds_lists, recorded_beside, transactions_of
-from squall.results.history.manifest import Manifest
+from squall.results.history.manifest import SYSTEM, Manifest
 from squall.results.history.operation_tables import (
     KINDS,
     LIST_APPEND,
@@ -456,6 +456,7 @@ def _task(
         frame_width=frame.width,
         frame_end=frame.end,
         linearizable_reads=manifest.profile == "lin",
+        keeps_deletions=SYSTEM not in manifest.options,
         windows=tuple(
             (frame.start + round(start * 1e9), frame.start + round(end * 1e9))
             for start, end in windows_of(manifest.require)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from squall.harness.hosts.client_bundle import ClientHost
 from squall.harness.hosts.clocks import ClockReading
@@ -19,11 +19,8 @@ from squall.harness.provenance import machine, versions
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.scenario.plan import RunPlan
 from squall.harness.scenario.suite import Scenario, plugins_of
-from squall.results.history.manifest import PLUGINS, Expected, HostFacts, Manifest, TopicFacts
+from squall.results.history.manifest import PLUGINS, SYSTEM, Expected, HostFacts, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
-
-SYSTEM: Final = "system"
-"""Among the options: what was tested instead of our own nodes."""
 
 
 @dataclass

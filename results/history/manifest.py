@@ -20,6 +20,8 @@ from squall.results.history.whole_file import write_whole
 MANIFEST_FILE: Final = "run.json"
 PLUGINS: Final = "plugins"
 """Among a manifest's `options`: the plugins of the run, such as `fault full-inodes`, and the package of each."""
+SYSTEM: Final = "system"
+"""Among a manifest's `options`: what was tested instead of our own nodes, such as `kafka 4.1.1`."""
 CANARIES: Final = {"loop_ms": "loop of arithmetic", "sync_ms": "fsync", "round_trip_ms": "loopback round trip"}
 """Figures among a manifest's `machine` that do not depend on the system. All are times: lower is faster."""
 

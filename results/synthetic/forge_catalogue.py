@@ -146,11 +146,15 @@ def _log_part(seed: int, operations: int, partition: int = 0) -> list[Forged]:
     return Forge(seed, max(20, round(operations * SHARE_OF_SENDS)), partition).operations
 
 
-def checked_log(operations: Sequence[Forged], *, linearizable_reads: bool = False) -> PartitionResult:
+def checked_log(
+    operations: Sequence[Forged], *, linearizable_reads: bool = False, keeps_deletions: bool = True
+) -> PartitionResult:
     """Check operations of events-0 as if they came from a segment."""
     rows = enumerate(rows_of(list(operations)), 2)
     history = history_of([joined(Path("segment"), SegmentHeader("forged", 0), rows)], 0, Path("history"))
-    task = Task(0, "", "events", 0, (), ORIGIN, 10**9, ORIGIN + 10**9, linearizable_reads)
+    task = Task(
+        0, "", "events", 0, (), ORIGIN, 10**9, ORIGIN + 10**9, linearizable_reads, keeps_deletions=keeps_deletions
+    )
     return check_table(task, history.of("events", 0))
 
 

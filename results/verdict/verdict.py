@@ -78,6 +78,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """Acknowledged sends whose records an observed unclean election was allowed to lose."""
     duplicate_not_idempotent: int = 0
     stale_log_ends: int = 0
+    deleted_read: int = 0
+    """Deleted records that were delivered by nodes that do not promise otherwise."""
     torn_lines: int = 0
     faults: int = 0
     faults_proven: int = 0
@@ -300,6 +302,7 @@ def _coverage(
         declared_lost=counts["declared_lost"],
         duplicate_not_idempotent=counts["duplicate_not_idempotent"],
         stale_log_ends=counts["stale_log_ends"],
+        deleted_read=counts["deleted_read"],
         torn_lines=torn,
         faults=len(faults),
         faults_proven=sum(bool(one.took and one.undone) for one in faults),

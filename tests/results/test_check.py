@@ -83,6 +83,16 @@ def test_a_loss_is_invalid_with_a_witness_under_its_fault(run: Run) -> None:
     assert ("under fault", "isolate b2 (0.0–10.0 s)") in told
 
 
+@pytest.mark.parametrize(("options", "verdict", "noted"), [({}, "invalid", 0), ({"system": "kafka 4.1.1"}, "valid", 1)])
+def test_deleted_records_that_come_back_are_held_against_our_nodes_only(
+    run: Run, options: dict[str, object], verdict: str, noted: int
+) -> None:
+    """Others write the new start of a log down later than they acknowledge the deletion (DP-16)."""
+    _, inject = INJECTIONS["deleted and delivered"]
+    found = run(inject(healthy(1), random.Random(1)), faults=(FAULT,), options=options)
+    assert (found.verdict, found.coverage.deleted_read) == (verdict, noted)
+
+
 def test_a_definite_violation_stands_whatever_else_is_unknown(run: Run) -> None:
     _, inject = INJECTIONS["inconsistent"]
     broken = [one for one in inject(healthy(1), random.Random(1)) if one.f not in ("marker", "final_poll")]

@@ -14,6 +14,8 @@ Legal, and not reported:
 * A send that had begun when the response came may lie anywhere.
 * Sends of unknown outcome, and sends under acks=1 or 0, whose stated offset may never have been committed.
 * A final read may take its log start and its end from two responses; the log may have moved in between.
+* Nodes that write a log's new start down only now and then (Apache Kafka: once a minute, by default) may deliver
+  deleted records after a restart. The caller says whose nodes these are (`keeps_deletions` in `log/partition.py`).
 * Another node than the one that answered a deletion may deliver deleted records: it may have been fenced then, and
   clients do not see that. So may any node to a poll that began before the response came.
 

@@ -64,6 +64,8 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
     frame_end: int
     linearizable_reads: bool = False
     windows: tuple[tuple[int, int], ...] = ()
+    keeps_deletions: bool = True
+    """Whether nodes make a log's new start durable before they acknowledge a deletion, as ours do."""
     losses: tuple[DeclaredLoss, ...] = ()
     """What unclean elections were allowed to lose of it."""
     deadline: float | None = None
@@ -128,6 +130,8 @@ def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionRe
     began = time.perf_counter()
     observed = Observed.of(operations)
     findings = check_log(operations, observed, linearizable_reads=task.linearizable_reads)
+    if not task.keeps_deletions:
+        findings.only_note("deleted_read")
     measured = figures(task, operations, observed, observed.final)
     witness = _WitnessMaker(task, table, operations, observed)
     return msgspec.structs.replace(

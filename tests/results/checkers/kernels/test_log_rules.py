@@ -796,6 +796,14 @@ def test_a_node_may_not_deliver_what_it_has_said_is_deleted(check: Check) -> Non
     assert [(one.role, one.f) for one in witness.operations] == [("earlier", "delete_records"), ("reader", "poll")]
 
 
+def test_a_deletion_that_a_restart_may_forget_is_only_noted(check: Check) -> None:
+    """Apache Kafka writes log starts down once a minute; a broker that is killed before begins where it did."""
+    sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
+    result = check([*sent, deletion(5, 6, 1), delivered_by(1, 7, 8, (0, A), (1, B))], keeps_deletions=False)
+    assert names(result) == {} and not result.witnesses
+    assert result.noted["deleted_read"] == 1
+
+
 def test_the_deletions_of_each_node_count_for_its_own_polls(check: Check) -> None:
     sent = [send(A, 1, 2, 0), send(B, 3, 4, 1)]
     history = [*sent, deletion(5, 6, 2), deletion(7, 8, 1, node=2), delivered_by(2, 9, 10, (1, B))]
