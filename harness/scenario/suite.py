@@ -166,7 +166,7 @@ class ClusterOptions(_Part):
             raise ValueError("metadata: zookeeper: there is no quorum; remove dynamic_voters and combined")
         if self.metadata == "zookeeper" and not self.system.ours:
             raise ValueError(f"metadata: zookeeper: is of our own nodes; leave it out with system {self.system}")
-        if self.metadata != "zookeeper" and "zookeeper" in self.model_fields_set:
+        if self.metadata != "zookeeper" and self.zookeeper != type(self).model_fields["zookeeper"].default:
             raise ValueError("zookeeper: servers of an ensemble are used with `metadata: zookeeper` only")
         return self
 

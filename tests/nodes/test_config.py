@@ -89,7 +89,7 @@ REFUSALS = {
         BROKER | {"control.plane.listener.name": "CONTROLLER"},
         "in controller.listener.names instead",
     ),
-    "ZooKeeper itself": (BROKER | {"zookeeper.connect": "z:2181"}, "set controller.quorum.voters instead"),
+    "ZooKeeper itself": (BROKER | {"zookeeper.connect": "z:2181"}, "leave zookeeper.connect out"),
     "no voters": (
         {key: value for key, value in BROKER.items() if key != "controller.quorum.voters"},
         "controller.quorum.voters: missing",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from squall.harness.cli.main import status_of
+from squall.results.dashboard.words import scenario_link
 from squall.results.lake.store import Lake
 from tests.harness.nightly.nights import the_night
 
@@ -52,15 +53,16 @@ def test_a_failing_scenario_of_a_night_is_a_new_finding_with_its_witness(place: 
     assert run["night"] == night["night"] == the_night(place).name and run["scenario"] == "lossy"
     shown = text_of(page)
     assert f"Night of {night['date']} 0 of 1 run ended as expected, 1 did not; " in shown
-    assert re.search(rf"System .* new: {anomaly['anomaly']} in lossy", shown)
-    assert f"new {anomaly['anomaly']} in lossy 1 of 1 run, first {run['date']}" in shown
+    assert re.search(rf"System .* new: {anomaly['anomaly']} in lossy \(simulation\)", shown)
+    assert f"new {anomaly['anomaly']} in lossy (simulation) 1 of 1 run, first {run['date']}" in shown
     assert anomaly["witness"] in shown
-    assert f'href="scenarios/lossy.html#run={run["key"]}"' in page
+    there = scenario_link("lossy (simulation)")
+    assert f'href="{there}#run={run["key"]}"' in page
     assert f"{night['cost']:.2f}." in shown and "for the whole night" in shown and night["seconds"] > 0
     (reason,) = night["left_out_why"]
     assert f"Not run omitted: {reason}" in shown and "takes about" in reason
     report = f"reports/{run['key']}.html"
-    assert (place / "pages" / report).is_file() and report in (place / "pages" / "scenarios" / "lossy.html").read_text()
+    assert (place / "pages" / report).is_file() and report in (place / "pages" / there).read_text()
 
 
 def test_a_night_that_was_interrupted_before_its_first_run_is_on_the_page(place: Path) -> None:

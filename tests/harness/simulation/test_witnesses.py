@@ -22,6 +22,8 @@ OFFSET_OR_EPOCH = re.compile(r"\b(?:offset|epoch|high watermark|log end|log star
 ADMIN = "create_topic|create_partitions|delete_topic"
 OPERATION = re.compile(rf"^    process \d+ +(?:send|poll|marker|final_poll|list_offsets|{ADMIN})\b", re.MULTILINE)
 EVENT = re.compile(r"^  broken by event [\d,]+ at \d+\.\d+ s, [\w ]+: \S", re.MULTILINE)
+SEEN_IN_THE_ENSEMBLE = re.compile(r"^    the breach +was seen and ended the run +\d+\.\d+ s$", re.MULTILINE)
+"""A breach by a write to the ensemble is seen there, between the events of nodes."""
 FAULT = re.compile(rf"^    {UNDER_FAULT} +\S+ .*\b[bc]\d|^    {NO_FAULT.subject} +{NO_FAULT.text}$", re.MULTILINE)
 
 
@@ -31,7 +33,9 @@ def lacking(text: str) -> list[str]:
     found = {
         "an offset or epoch": OFFSET_OR_EPOCH.search(text),
         "an operation": OPERATION.search(f"\n    {circumstances}"),
-        "an event, or a checker's sentence": EVENT.search(problem) or re.search(r"at offset \d", problem),
+        "an event, or a checker's sentence": EVENT.search(problem)
+        or re.search(r"at offset \d", problem)
+        or SEEN_IN_THE_ENSEMBLE.search(circumstances),
         "a fault, or that none held": FAULT.search(f"\n    {circumstances}"),
     }
     return [what for what, match in found.items() if match is None]

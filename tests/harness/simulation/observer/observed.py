@@ -85,6 +85,8 @@ class HandMadeLog:
         self.epochs = HandMadeEpochs(self)
         self.config = LogConfig()
         self.durable_offset = 0
+        self.active_base_offset = 0
+        self.segment_count = 1
         self.known: ProducerStates | None = None
         """The producers that the replica knows, where these are not those of its batches."""
 

@@ -29,7 +29,10 @@ from squall.workloads.log import LogOptions
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 
 # Made for hosts: many records in real time, which take long to simulate and find nothing that the others do not.
-ON_HOSTS = {"baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"}
+ON_HOSTS = {
+    *("any-cluster", "baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"),
+    *("zookeeper-one-server", "zookeeper-three-servers"),
+}
 LONGEST_LOAD_SECONDS = 60
 
 

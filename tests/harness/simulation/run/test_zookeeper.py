@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from squall.harness.cli.simulate import told
-from squall.harness.errors import UsageError
-from squall.harness.scenario.plan import refuse_without_schedule
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
@@ -21,7 +19,6 @@ from squall.nodes.node.zookeeper_node import ZooKeeperNode
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 (SWARM,) = load_suite(SUITES / "zookeeper.yaml").own
-OTHERS = {scenario.scenario: scenario for scenario in load_suite(SUITES / "zookeeper-controller.yaml").own}
 
 
 def shortened(scenario: Scenario, seconds: float) -> Scenario:
@@ -68,12 +65,6 @@ def test_depositions_come_while_a_broker_stops() -> None:
     deposed = [one.at for one in faults if one.kind == "depose-controller"]
     assert len(stops) == len(deposed) > 5
     assert all(0 < after - before < 0.5 for before, after in zip(stops, deposed, strict=True))
-
-
-@pytest.mark.parametrize("name", ["zookeeper-late-orders", "zookeeper-rolling-restart"])
-def test_hosts_have_no_ensemble_yet(name: str) -> None:
-    with pytest.raises(UsageError, match=r"cluster\.metadata: zookeeper has no servers on hosts yet"):
-        refuse_without_schedule(SUITES / "zookeeper-controller.yaml", OTHERS[name])
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ class Cluster:
 
     brokers = ("b1", "b2", "b3", "b4")
     controllers = ("c1", "c2", "c3")
+    zookeeper: tuple[str, ...] = ()
     topics: Mapping[str, int] = {"events": 8}
 
     def __init__(self) -> None:
