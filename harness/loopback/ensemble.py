@@ -28,6 +28,7 @@ from squall.harness.loopback.loopback import ClusterTrouble, free_ports
 
 READY_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.05
+STOP_TIMEOUT_S = 10.0
 LOG_SHOWN = 2000
 
 
@@ -63,7 +64,18 @@ class ServerProcess:
             self._process.wait()
 
     def pause(self) -> None:
+        """Stop the process; return once every thread of it is stopped. Raises ClusterTrouble."""
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not self._is_stopped():
+            if time.monotonic() > deadline:
+                raise ClusterTrouble(f"a ZooKeeper server does not stop within {STOP_TIMEOUT_S:g} s")
+            time.sleep(0.005)
+
+    def _is_stopped(self) -> bool:
+        assert self._process is not None
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

@@ -180,9 +180,11 @@ def test_a_session_outlives_a_restart_and_a_change_meanwhile_fires_its_watch(sin
         await user.do(GetData("/restart", watch=True))
         identity = user.session.id
         single.servers[0].pause()
-        lost = user.submit(Sync("/"))
-        assert (await lost).code is Code.CONNECTION_LOSS, "a paused server is silent"
-        single.servers[0].resume()
+        try:
+            lost = user.submit(Sync("/"))
+            assert (await lost).code is Code.CONNECTION_LOSS, "a paused server is silent"
+        finally:
+            single.servers[0].resume()
         await user.is_in(SessionState.CONNECTED)
         await other.is_in(SessionState.CONNECTED)
         assert user.session.id == identity
