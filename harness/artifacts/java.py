@@ -36,11 +36,17 @@ def command(
     return [str(java()), *options, "-cp", os.pathsep.join(map(str, jars)), main_class, *arguments]
 
 
+def version_in(said: str) -> int | None:
+    """Return the major version that `java -version` prints; None if it prints none."""
+    found = _VERSION.search(said)
+    return None if found is None else int(found[1])
+
+
 def _major(program: str) -> int:
     ran = subprocess.run([program, "-version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    found = _VERSION.search(ran.stderr + ran.stdout)
+    found = version_in(ran.stderr + ran.stdout)
     if found is None:
         raise UsageError(
             f"{program} does not name its version: {(ran.stderr + ran.stdout).strip()[:200]}", remedy=REMEDY
         )
-    return int(found[1])
+    return found

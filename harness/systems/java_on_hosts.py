@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
+from squall.harness.artifacts.java import version_in
 from squall.harness.errors import UsageError
 from squall.harness.hosts.ssh import Remote, on_all
-
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def refuse_hosts_without_java(remotes: Sequence[Remote], oldest: int) -> None:
@@ -25,7 +22,7 @@ def refuse_hosts_without_java(remotes: Sequence[Remote], oldest: int) -> None:
 def _why_no_java(remote: Remote, oldest: int) -> str:
     """Return why a host's Java is of no use; nothing if it is."""
     ran = remote.run(["java", "-version"], timeout=20)
-    found = _VERSION.search(ran.stderr + ran.stdout)
+    found = version_in(ran.stderr + ran.stdout)
     if not ran.ok or found is None:
         return (ran.stderr.strip().splitlines() or ["there is none on PATH"])[-1]
-    return "" if int(found[1]) >= oldest else f"is version {found[1]}; {oldest} or newer is needed"
+    return "" if found >= oldest else f"is version {found}; {oldest} or newer is needed"

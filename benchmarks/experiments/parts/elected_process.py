@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class LogTexts:
     """The ends of the stages between `elected` and `serves`, in their order."""
 
 
-class ElectedProcess:
+class ElectedProcess(ABC):
     """One process; a subclass gives the command."""
 
     texts: LogTexts
@@ -54,8 +55,9 @@ class ElectedProcess:
         self.directory = Path(tempfile.mkdtemp(prefix=f"squall-elected-{broker}-"))
         self._process: subprocess.Popen[str] | None = None
 
+    @abstractmethod
     def command(self) -> Sequence[str]:
-        raise NotImplementedError
+        """Return the command line that starts it."""
 
     @property
     def address(self) -> tuple[str, int]:

@@ -12,8 +12,8 @@ It shows what a real ensemble can show (ZooKeeper Programmer's Guide, "Consisten
   whether or not its answer arrives.
 
 Servers have addresses in the simulated network and share its partitions and losses. An ensemble that has lost its
-quorum (`lose_quorum`) accepts nobody; afterwards all sessions have their whole timeout again, as after the election
-of a leader.
+quorum (`lose_quorum`) refuses connections; afterwards all sessions have their whole timeout again, as after the
+election of a leader.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class SimEnsemble:
     # -- faults ---------------------------------------------------------------------------------------------------
 
     def lose_quorum(self, duration: int) -> int:
-        """Serve nobody for so long. Return 1, 0 if the quorum is lost already."""
+        """Stop serving for so long. Return 1, 0 if the quorum is lost already."""
         if not self._has_quorum:
             return 0
         self._has_quorum = False
@@ -296,7 +296,7 @@ class _Server:
         self._ensemble.network.listen(self._address, self._ensemble.port, self._accept)
 
     def stop(self) -> None:
-        """Accept nobody, and close all connections."""
+        """Refuse new connections, and close all others."""
         self._ensemble.network.stop_listening(self._address)
         for connection in list(self._connections.values()):
             self._drop(connection)

@@ -21,7 +21,7 @@ class Frame:
     api: ApiKey | None
     arrived: int = -1
     marked: bool = False
-    """It contains what is looked for."""
+    """Whether it contains the marker of the network."""
 
 
 class RecordingNetwork(SimNetwork):
@@ -31,7 +31,7 @@ class RecordingNetwork(SimNetwork):
         super().__init__(kernel, rng)
         self.frames: list[Frame] = []
         self.marker: bytes | None = None
-        """What is looked for in messages."""
+        """The bytes by which messages are marked; None marks none."""
         self._under_way: dict[int, deque[Frame]] = {}
 
     def send(self, end: ConnectionEnd, frame: bytes) -> None:

@@ -13,7 +13,6 @@ ours, so our program describes them at the end of a run (`nodes/server/digest.py
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from squall.harness.artifacts.java import java
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Bundle, Bundler, HostKind, HostPaths
 from squall.harness.hosts.libraries import Library, make_library
-from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.system import (
     CONTROLLER_PORT,
@@ -43,6 +42,7 @@ from squall.harness.hosts.system import (
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
 from squall.harness.plugins.system_limits import MUTANTS, SystemLimits
 from squall.harness.scenario.inventory import HostSpec, Inventory
+from squall.harness.systems.java_on_hosts import refuse_hosts_without_java
 from squall.harness.systems.kafka.launch import USUAL_JVM, script
 from squall.harness.systems.kafka.properties import (
     CLUSTER_ID,
@@ -59,7 +59,6 @@ NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobod
 NOT_WATCHED: Final = "its nodes' disk calls are not watched"
 JAVA_START_SECONDS: Final = 30.0
 """On a machine whose processors are busy; a few seconds on one that is not."""
-JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class ApacheKafka:
@@ -105,10 +104,7 @@ class ApacheKafka:
 
     def refuse_hosts(self, remotes: Sequence[Remote]) -> None:
         """Raise one UsageError for all hosts without a Java that is new enough."""
-        found = on_all(list(remotes), _why_no_java)
-        wrong = [UsageError(f"{name}: java: {problem}", remedy=_REMEDY) for name, problem in found.items() if problem]
-        if wrong:
-            raise UsageError.joined(wrong)
+        refuse_hosts_without_java(remotes, OLDEST_JAVA)
 
     def bundle(self, kind: HostKind) -> Bundle:
         return self._bundler.bundle(kind)
@@ -199,20 +195,6 @@ class ApacheKafka:
             preparation=("/bin/sh", launcher, "format"),
             digest=digest_command(place, data, directory),
         )
-
-
-_REMEDY: Final = (
-    f"install a Java {OLDEST_JAVA} runtime there (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
-)
-
-
-def _why_no_java(remote: Remote) -> str:
-    """Return why a host's Java does not run Kafka; nothing if it does."""
-    ran = remote.run(["java", "-version"], timeout=20)
-    found = JAVA_VERSION.search(ran.stderr + ran.stdout)
-    if not ran.ok or found is None:
-        return (ran.stderr.strip().splitlines() or ["there is none on PATH"])[-1]
-    return "" if int(found[1]) >= OLDEST_JAVA else f"is version {found[1]}; {OLDEST_JAVA} or newer is needed"
 
 
 def _texts(settings: ClusterSettings) -> dict[str, str]:

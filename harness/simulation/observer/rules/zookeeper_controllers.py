@@ -1,4 +1,4 @@
-"""ZK-14, ZK-08: brokers obey the newest controller they know, and a broker is let go only when it leads nothing.
+"""ZK-14, ZK-08: brokers obey the newest controller they know; only a broker that leads nothing may shut down.
 
 * An incarnation of a broker accepts no request of a controller with an older epoch than one that it has accepted.
 * When a controller lets a broker stop, the broker leads no topic-partition that has another replica in the ISR, in the
