@@ -7,7 +7,7 @@ are imported when an entry names it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
@@ -34,46 +34,66 @@ OURS = tuple(registry.FAULTS)
 
 
 @dataclass(frozen=True)
-class _OrPlugin:
-    """Validates an entry that names a plugin by the plugin's options, and any other as the annotated union does."""
+class _ByName:
+    """Validates an entry by the options of the fault that it names.
+
+    These are compiled when an entry first names them. To compile those of all faults would cost each command 0.3 s.
+    """
+
+    combinators: tuple[type[BaseModel], ...] = ()
+    """The options that are allowed beside those of faults."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self._validated, handler(source))
+        return core_schema.no_info_plain_validator_function(self._validated)
 
-    def _validated(self, entry: Any, as_ours: Callable[[Any], Any]) -> Any:
-        if isinstance(entry, FaultOptions) and type(entry) not in registry.FAULTS:
+    def _validated(self, entry: Any) -> Any:
+        if isinstance(entry, (FaultOptions, *self.combinators)):
             return entry
         name = entry.get(TAG) if isinstance(entry, Mapping) else None
         if name in registry.plugins().names:
             return _adapter(registry.plugin_kind(str(name)).options).validate_python(entry)
+        options = next((one for one in self._options() if name_of(one) == name), None)
+        if options is not None:
+            return _adapter(options).validate_python(entry)
         try:
-            return as_ours(entry)
+            return self._any().validate_python(entry)
         except ValidationError as invalid:
             raise _with_plugins_listed(invalid) from None
 
     def models(self) -> Iterator[type[BaseModel]]:
-        """The options of plugins that were used, beside those of the annotated union."""
+        """The options that are allowed here, and those of plugins that were used."""
+        yield from self._options()
         yield from registry.loaded_options()
 
+    def _options(self) -> tuple[type[BaseModel], ...]:
+        return (*OURS, *self.combinators)
+
+    def _any(self) -> TypeAdapter[Any]:
+        """Refuses what names none of these, and lists them."""
+        return _union(self._options())
+
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        described = handler(schema)
+        choices = {name_of(options): options for options in self._options()}
         for name in registry.plugins().names:
             try:
-                options = registry.plugin_kind(name).options
+                choices[name] = registry.plugin_kind(name).options
             except ValueError:
                 continue
-            of_plugin = handler(options.__pydantic_core_schema__)
-            described["oneOf"].append(of_plugin)
-            if "$ref" in of_plugin:
-                described["discriminator"]["mapping"][name] = of_plugin["$ref"]
-        return described
+        described = {name: handler(TypeAdapter(options).core_schema) for name, options in choices.items()}
+        mapping = {name: one["$ref"] for name, one in described.items() if "$ref" in one}
+        discriminator = {"mapping": mapping, "propertyName": TAG}
+        return {"discriminator": discriminator, "oneOf": list(described.values())}
 
 
 @cache
+def _union(options: tuple[type[BaseModel], ...]) -> TypeAdapter[Any]:
+    either: Any = Annotated[Union[options], Field(discriminator=TAG)]  # noqa: UP007
+    return TypeAdapter(either)
+
+
 def _adapter(options: type[BaseModel]) -> TypeAdapter[Any]:
     """Validates by these options, with errors located as by a union of many."""
-    either: Any = Annotated[Union[options, OURS[0]], Field(discriminator=TAG)]  # noqa: UP007
-    return TypeAdapter(either)
+    return _union((options, OURS[0] if options is not OURS[0] else OURS[1]))
 
 
 def _with_plugins_listed(invalid: ValidationError) -> Exception:
@@ -90,7 +110,7 @@ def _with_plugins_listed(invalid: ValidationError) -> Exception:
 if TYPE_CHECKING:
     AnyFault = FaultOptions
 else:
-    AnyFault = Annotated[Union[OURS], Field(discriminator=TAG), _OrPlugin()]  # noqa: UP007
+    AnyFault = Annotated[Any, _ByName()]
 
 
 def targets_of(options: BaseModel) -> dict[str, str]:
@@ -161,7 +181,7 @@ if TYPE_CHECKING:
     MixStep = FaultOptions | Sequence | Parallel
 else:
     MixStep = Annotated[
-        Annotated[Union[(*OURS, Sequence, Parallel)], Field(discriminator=TAG), _OrPlugin()],
+        Annotated[Any, _ByName((Sequence, Parallel))],
         BeforeValidator(_written_flat),
         AfterValidator(_is_step),
     ]
@@ -216,7 +236,7 @@ if TYPE_CHECKING:
     NemesisEntry = FaultOptions | Sequence | Parallel | Mix
 else:
     NemesisEntry = Annotated[
-        Annotated[Union[(*OURS, Sequence, Parallel, Mix)], Field(discriminator=TAG), _OrPlugin()],
+        Annotated[Any, _ByName((Sequence, Parallel, Mix))],
         BeforeValidator(_written_flat),
         AfterValidator(_is_timed),
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -27,6 +28,9 @@ QUIET = (
 """Without these a browser looks up its maker's hosts when it starts; a test connects to this machine only."""
 
 
+STARTS = 3
+
+
 @contextlib.contextmanager
 def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
     """Start a browser, and end it."""
@@ -36,12 +40,23 @@ def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *QUIET):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    one = Chrome(options=options, service=Service(CHROMEDRIVER))
+    one = _started(options)
     try:
         resize(one, width, height)
         yield one
     finally:
         one.quit()
+
+
+def _started(options: Options) -> Chrome:
+    """The instrument, not what is tested: on a machine whose processors are all busy a start may fail, not three."""
+    failures: list[WebDriverException] = []
+    while len(failures) < STARTS:
+        try:
+            return Chrome(options=options, service=Service(CHROMEDRIVER))
+        except WebDriverException as failed:
+            failures.append(failed)
+    raise ExceptionGroup(f"Chromium did not start in {STARTS} attempts", failures)
 
 
 def resize(one: Chrome, width: int, height: int = 900) -> None:

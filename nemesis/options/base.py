@@ -53,7 +53,7 @@ Length = Annotated[
 
 
 class Options(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class Repeat(Options):

@@ -58,7 +58,7 @@ def all_shown(page: Chrome) -> None:
     """Each test begins with everything shown, and no crosshair."""
     for name in ("rate", "alone"):
         page.execute_script("document.querySelector(arguments[0]).focus()", f"#{name} .chart-plot")
-        page.switch_to.active_element.send_keys(Keys.ESCAPE)
+        ActionChains(page).send_keys(Keys.ESCAPE).perform()
 
 
 def ticks(page: Chrome, name: str) -> list[str]:
