@@ -41,6 +41,7 @@ class TestBeforeAnythingStarts:
     def test_a_fault_on_a_host_that_is_not_listed(
         self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        """HX-01: no host is touched that the inventory does not list."""
         file = written(tmp_path, "fault: kill, target: b9, at: 1s, for: 1s")
         assert f"{file}: nemesis: kill: target: no node is called b9" in said(file, command, capsys)
 

@@ -1,4 +1,4 @@
-"""The local lab: real hosts, nothing of the machine touched, nothing left behind by whatever death."""
+"""The local lab (HX-02): real hosts over SSH, nothing of the machine touched, nothing left behind by whatever death."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def test_an_answer_that_rests_on_something_uncommitted_waits_for_it(controller: 
 
 
 def test_a_thousand_requests_are_answered_in_order_after_few_flushes(controller: Any) -> None:
+    """EP-06: one loop takes them one after the other."""
     answered: list[int] = []
     requests = []
     before = controller.disk.syncs

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
+from squall.nodes.protocol.messages.fetch import FetchRequest
+from squall.nodes.raft import messages
 from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.roles import Follower
 
@@ -51,6 +54,7 @@ def test_observers_hear_of_a_commit_within_two_round_trips(make_cluster: Any) ->
 
 
 def test_only_the_leader_appends(make_cluster: Any) -> None:
+    """QC-02: the leader of the one log is its only writer; `Cluster.check` asserts that an epoch has one leader."""
     cluster = make_cluster().start()
     leader = cluster.elect()
     follower = next(one for one in cluster.members.values() if one is not leader)
@@ -58,12 +62,31 @@ def test_only_the_leader_appends(make_cluster: Any) -> None:
         follower.up.append(cluster.now, [[b"x"]])
 
 
-def test_commits_go_on_with_one_of_three_voters_dead(make_cluster: Any) -> None:
-    cluster = make_cluster().start()
+@pytest.mark.parametrize("voters", [3, 5])
+def test_a_minority_may_be_dead_and_a_majority_may_not(make_cluster: Any, voters: int) -> None:
+    """FM-02, QC-19: 2f+1 voters commit at once without f of them, since nobody has to leave an ISR first. With f+1 dead
+    nothing commits, and when these are back nothing is lost.
+    """
+    cluster = make_cluster(voters=voters).start()
     leader = cluster.elect()
-    next(one for one in cluster.members.values() if one is not leader).lose_power()
-    offset = cluster.append(b"x")
+    others = [one for one in cluster.members.values() if one is not leader]
+    minority, one_more = others[: voters // 2], others[voters // 2]
+    for member in minority:
+        member.lose_power()
+    offset = cluster.append(b"with a majority")
     cluster.run_until(lambda: leader.up.high_watermark > offset, limit_ms=100)
+    one_more.lose_power()
+    beyond = cluster.append(b"without one")
+    cluster.run(500)
+    assert leader.up.high_watermark <= beyond
+    for member in (*minority, one_more):
+        member.start()
+    cluster.run(10_000)
+    cluster.elect()
+    cluster.run(1_000)
+    values = {tuple(values for _, _, values in cluster.content(number)) for number in cluster.members}
+    assert len(values) == 1, "all have the same log"
+    assert (b"with a majority",) in values.pop()
 
 
 def test_observers_do_not_count(make_cluster: Any) -> None:
@@ -183,6 +206,50 @@ def test_observers_never_stand_or_vote(make_cluster: Any) -> None:
     cluster.run(20_000)
     roles = {event["role"] for event in cluster.trace.named("state") if int(str(event["node"])) > 100}
     assert roles <= {"observer-unattached", "observer-follower"}
+
+
+def fetches_of(cluster: Any, node_id: int) -> list[tuple[int, int]]:
+    """From now on, the time (microseconds) and the offset of each Fetch that this node sends."""
+    sent: list[tuple[int, int]] = []
+    send = cluster.send
+
+    def noted(sender: Any, outbound: Any) -> None:
+        if sender.id == node_id and isinstance(outbound.message, FetchRequest):
+            sent.append((cluster.now, messages.read_fetch(outbound.message, 17).offset))
+        send(sender, outbound)
+
+    cluster.send = noted
+    return sent
+
+
+def test_a_restarted_observer_fetches_from_the_end_of_its_own_log(make_cluster: Any) -> None:
+    """MD-06: what it had is on its disk; it asks for what came since."""
+    cluster = make_cluster(voters=3, observers=1).start()
+    cluster.elect()
+    cluster.append(b"before")
+    cluster.run(1_000)
+    observer = cluster.members[101]
+    observer.stop()
+    missed = cluster.append(b"meanwhile")
+    cluster.run(1_000)
+    sent = fetches_of(cluster, 101)
+    observer.start()
+    stored = observer.up.end_offset
+    cluster.run_until(lambda: observer.up.high_watermark > missed)
+    assert 0 < stored <= missed
+    assert {offset for _, offset in sent if offset <= missed} == {stored}
+
+
+def test_an_observer_goes_on_fetching_while_nothing_happens(make_cluster: Any) -> None:
+    """MD-07: each fetch waits for half a second at the leader, and the next one follows at once."""
+    cluster = make_cluster(voters=3, observers=1).start()
+    cluster.elect()
+    cluster.run(1_000)
+    sent = fetches_of(cluster, 101)
+    cluster.run(10_000)
+    times = [at for at, _ in sent]
+    assert len(times) >= 19
+    assert max(after - before for before, after in pairwise(times)) <= 510_000
 
 
 def test_observers_find_a_new_leader(make_cluster: Any) -> None:

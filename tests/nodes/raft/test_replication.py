@@ -91,6 +91,18 @@ def test_the_leader_counts_itself_only_after_its_flush() -> None:
     assert leader.replica.high_watermark == 2
 
 
+def test_a_follower_s_next_fetch_is_its_acknowledgement() -> None:
+    """QC-17: to have sent it the records counts for nothing; it has what lies below the offset that it fetches from."""
+    leader = Node(1, []).win()
+    leader.replica.append(leader.now, [[b"x"]])
+    leader.replica.flush(leader.now)
+    sent = answer_of(leader.fetched_by(2, 1, 1))
+    assert len(sent.records) > 0
+    assert leader.replica.high_watermark == 1
+    leader.fetched_by(2, 2, 1)
+    assert leader.replica.high_watermark == 2
+
+
 def test_a_voter_that_falls_back_does_not_lower_the_high_watermark() -> None:
     leader = Node(1, []).win()
     leader.replica.append(leader.now, [[b"x"]])
