@@ -5,7 +5,7 @@ twenty seconds and returns. A client writes five times a second. Counted are can
 used up; the share of time without a leader; operations that failed or took longer than a second; the longest one.
 
 Where the leader pushes, a removed voter hears nothing more, stands, and makes the others change epochs over and over.
-Where it pulls, it asks, is told, and becomes an observer. Against a voter that was only cut off pulling does not help;
+Where it pulls, it asks, gets the answer and becomes an observer. Pulling is no help against a voter that was cut off;
 asking before standing (pre-vote, KIP-996) does. The expected figures come from a prototype written before this one.
 """
 

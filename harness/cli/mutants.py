@@ -2,7 +2,7 @@
 
 Documented mutants are branches in the nodes that a flag switches on; each has a scenario made for it. Generated mutants
 are changes of one place in the source, made mechanically, which nothing was made for: their score measures how much
-the simulation finds that nobody has planted.
+the simulation finds that were not seeded.
 """
 
 from __future__ import annotations

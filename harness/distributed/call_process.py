@@ -1,7 +1,7 @@
 """The process that carries out calls, one after the other: `python -m squall.harness.distributed.call_process`.
 
 It reads pickled calls from standard input and writes pickled answers to standard output, each after its length in eight
-bytes. It ends when its input ends, also in the middle of a call: whoever wanted the answer is gone then.
+bytes. It ends when its input ends, also in the middle of a call: the caller is gone then.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.simulation.mutation.judging import KILLED
+from squall.harness.simulation.mutation.judgement import KILLED
 from squall.harness.simulation.mutation.ledger import Entry as Judged
 from squall.harness.simulation.run.matrix import TrialResult
 from squall.harness.simulation.run.run import SimResult

@@ -3,7 +3,7 @@
     ROUND/guard.json        what to do: the command, its time limit, the deadline, the night's process
     ROUND/armed             the guard is there; nothing is provisioned before
     ROUND/provision.json    the process of the provision hook
-    ROUND/teardown.claimed  by which process the hook is run: whoever makes this file
+    ROUND/teardown.claimed  the process that creates this file runs the hook
     ROUND/teardown.log      what the hook printed
     ROUND/teardown.json     the hook has ended: status, seconds
 

@@ -1,7 +1,7 @@
 """Batches of operations on an ensemble: pipelined, repeated while the connection is lost, and who is notified of what.
 
 A batch ends when every operation has an answer other than CONNECTION_LOSS. An operation whose answer was lost is sent
-again, as in Kafka (`retryRequestsUntilConnected`), although the ensemble may have carried it out: whoever submits a
+again, as in Kafka (`retryRequestsUntilConnected`), although the ensemble may have carried it out: who submits a
 batch must expect NODE_EXISTS, NO_NODE or BAD_VERSION from its own write. With the session all batches end, their
 remaining operations with SESSION_EXPIRED.
 

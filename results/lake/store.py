@@ -1,6 +1,6 @@
 """The lake on disk: entries that arrive, and the Parquet parts they are compacted into.
 
-    LAKE/v1/incoming/KEY.entry.json            rows about one thing, written whole by whoever made them
+    LAKE/v1/incoming/KEY.entry.json            rows about one thing, written whole by the command that made them
     LAKE/v1/TABLE/period=2026-11-24/part-G.parquet   the rows of a day, of all its entries; a month once it is old
     LAKE/v1/manifest.json                      which parts count, by table and period; replaced by a rename
     LAKE/v1/set-aside/                         files that could not be read, kept for a person

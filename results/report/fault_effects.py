@@ -5,7 +5,7 @@
     usual      the median over the buckets of the load in which no fault held
     of a fault the trouble that was there while it held, from its injection until there was none
 
-Times of buckets are as coarse as these are wide. What cannot be told is unknown: without series, without calm buckets
+Times of buckets are as coarse as these are wide. What cannot be decided is unknown: without series, calm buckets
 to compare with, for a fault that was never injected. Where faults overlap, trouble is that of all of them.
 """
 

@@ -28,7 +28,7 @@ from squall.harness.simulation.mutation.generation.mutation import (
 )
 from squall.harness.simulation.mutation.generation.operators import generate, mutations_of
 from squall.harness.simulation.mutation.generation.sampling import sample
-from squall.harness.simulation.mutation.judging import (
+from squall.harness.simulation.mutation.judgement import (
     HISTORY,
     SIMULATION,
     UNIT,

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation.mutation.generation.mutation import Mutation
-from squall.harness.simulation.mutation.judging import Judgement
+from squall.harness.simulation.mutation.judgement import Judgement
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.table import Table
 from squall.harness.errors import UsageError
 from squall.harness.simulation.mutation.equivalents import load_equivalents
 from squall.harness.simulation.mutation.generation.mutation import module_path
-from squall.harness.simulation.mutation.judging import HISTORY, SIMULATION
+from squall.harness.simulation.mutation.judgement import HISTORY, SIMULATION
 from squall.harness.simulation.mutation.ledger import Campaign, Entry, read_ledger
 from squall.harness.simulation.mutation.score import Judged, Row, Score, score_of
 

@@ -18,7 +18,7 @@ from statistics import median
 
 from squall.harness.simulation.mutation.equivalents import Equivalents
 from squall.harness.simulation.mutation.generation.mutation import Mutation
-from squall.harness.simulation.mutation.judging import HISTORY, KILLED, NOT_REACHED, SIMULATION, UNIT, Judgement
+from squall.harness.simulation.mutation.judgement import HISTORY, KILLED, NOT_REACHED, SIMULATION, UNIT, Judgement
 from squall.harness.simulation.mutation.ledger import Entry
 
 ENOUGH_SEEDS = 5

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation.mutation.generation.mutation import Mutation, squall_root
-from squall.harness.simulation.mutation.judging import KILLED, NOT_REACHED, SURVIVED, UNIT, Judgement
+from squall.harness.simulation.mutation.judgement import KILLED, NOT_REACHED, SURVIVED, UNIT, Judgement
 from squall.harness.simulation.mutation.process import LIVE
 from squall.harness.simulation.mutation.pytest_plugin import JOB
 from squall.harness.simulation.mutation.reach import reaches, statement_line

@@ -1,4 +1,4 @@
-"""Arguments of verbs, checked; what is wrong with one is told by its name."""
+"""Check the arguments of verbs; an error names the argument."""
 
 from __future__ import annotations
 

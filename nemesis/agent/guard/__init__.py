@@ -1,1 +1,1 @@
-"""What ends faults when their time is up, whoever has died: keeper, sentries, timer."""
+"""End faults when their time to live is over, whatever process has died: keeper, sentries, timer."""

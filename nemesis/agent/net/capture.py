@@ -1,4 +1,4 @@
-"""Packets of a host, as a file that Wireshark reads: for whoever has to know what was really on the wire.
+"""Packets of a host, as a file that Wireshark reads: it shows what was really on the wire.
 
     python3 -u program.py net.capture --output FILE --except-port 22 [--keep-bytes 256] [--most-bytes N] [--seconds N]
 

@@ -190,7 +190,7 @@ class PushReplication:
         request.respond(acknowledgement(answer))
 
     def _follow(self, now: int, entries: Entries) -> Follower:
-        """Follow the sender: whoever sends AppendEntries leads its epoch. Raises Implausible."""
+        """Follow the sender: only the leader of an epoch sends AppendEntries. Raises Implausible."""
         core = self._core
         core.hear_leader(now, LeaderNews(entries.cluster_id, True, entries.epoch, entries.leader_id))
         if isinstance(core.quorum.role, Prospective):

@@ -82,7 +82,7 @@ class TableCheck:
     """The declaration of a check of ours: of one kind of operations (`results/history/operation_kinds.py`).
 
     `look` takes the table of the kind, the facts of the workload, and the seconds available. It imports its rules when
-    it is called: whoever validates a suite reads the declarations and has no use for arrays. `anomalies` are all that
+    it is called: validating a suite reads the declarations and needs no arrays. `anomalies` are all that
     it can report, those that it shares with other checks included.
     """
 

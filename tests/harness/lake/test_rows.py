@@ -15,7 +15,7 @@ from squall.harness.lake.adding import RowsAdder
 from squall.harness.lake.options import lake_for_rows
 from squall.harness.lake.rows import MOST_SEEDS, Rows, of_benchmark, of_cases, of_generated, of_matrix, of_seeds
 from squall.harness.simulation.mutation.generation.mutation import Mutation
-from squall.harness.simulation.mutation.judging import Judgement
+from squall.harness.simulation.mutation.judgement import Judgement
 from squall.harness.simulation.mutation.ledger import Entry
 from squall.harness.simulation.run.matrix import TRIALS, TrialResult
 from squall.harness.simulation.run.on_spark import lost

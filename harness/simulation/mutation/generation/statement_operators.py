@@ -16,7 +16,7 @@ CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 
 
 def call_dropped(site: Site) -> Iterator[Edit]:
-    """Leave out a call whose result nobody uses."""
+    """Leave out a call whose result is not used."""
     if isinstance(site.node, ast.Expr) and isinstance(site.node.value, ast.Call):
         yield replace(site.source, site.node, "pass")
 

@@ -9,7 +9,7 @@ import pytest
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation.mutation.generation.mutation import Mutation
-from squall.harness.simulation.mutation.judging import KILLED, SIMULATION, UNIT, Judgement
+from squall.harness.simulation.mutation.judgement import KILLED, SIMULATION, UNIT, Judgement
 from squall.harness.simulation.mutation.ledger import Campaign, Entry, Ledger, read_ledger
 
 CAMPAIGN = Campaign("code", "commit", 1, ("swarm",), 45.0)

@@ -12,7 +12,7 @@ from rich.console import Console
 from squall.harness.errors import UsageError
 from squall.harness.simulation.mutation.equivalents import Equivalents, load_equivalents
 from squall.harness.simulation.mutation.generation.mutation import Mutation
-from squall.harness.simulation.mutation.judging import (
+from squall.harness.simulation.mutation.judgement import (
     HISTORY,
     KILLED,
     NOT_REACHED,

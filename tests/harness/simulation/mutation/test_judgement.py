@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall.harness.simulation.mutation import judging
+from squall.harness.simulation.mutation import judgement
 from squall.harness.simulation.mutation.baseline import Baselines, fingerprint_of_code
 from squall.harness.simulation.mutation.generation.mutation import Mutation, Source, module_path
 from squall.harness.simulation.mutation.generation.operators import mutations_of
-from squall.harness.simulation.mutation.judging import (
+from squall.harness.simulation.mutation.judgement import (
     HISTORY,
     KILLED,
     NOT_REACHED,
@@ -55,7 +55,7 @@ def judged(
         ran.append((asked.seed, asked.observed))
         return answering(asked)
 
-    monkeypatch.setattr(judging, "WorkerProcess", lambda loaded: SimpleNamespace(run=run, close=lambda: None))
+    monkeypatch.setattr(judgement, "WorkerProcess", lambda loaded: SimpleNamespace(run=run, close=lambda: None))
     twins_in_turn = SimpleNamespace(at=lambda index: replace(twins[index % len(twins)], seed=index))
     bounds = Bounds(budget_s, 10)
     return judge_in_simulation(MUTATION, TEXT, twins_in_turn, bounds, modes), ran  # type: ignore[arg-type]
