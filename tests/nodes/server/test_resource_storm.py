@@ -44,7 +44,8 @@ RESIDENT_MAX = 600 << 20
 SESSION_MS = 6000
 STRANGER_WAITS_MAX_S = 10.0
 """For memory that others hold: the budget's patience, and one closed connection after the other."""
-SERVED_MIN = 0.9
+SERVED_MIN = 0.5
+"""Of what is sent at once; the rest is sent again."""
 TOPIC = "storm"
 
 
@@ -254,13 +255,19 @@ class Storm:
         self.still_served()
 
     def forged_frames(self, count: int, seed: int) -> None:
-        """Structure-aware frames to both planes. Nearly all must have been looked at: the rest was behind one that
-        ended its connection."""
+        """Structure-aware frames to both planes, until the nodes have looked at `count` of them. Some never are: those
+        behind one that ended its connection, and on a busy machine those that the sender has given up.
+        """
         before = self.served()
-        frame_storm.run(self.broker, self.controller, count, seed)
-        served = self.served() - before
-        print(f"{count} forged frames, {served} of them served, with what others asked", flush=True)
-        assert served >= SERVED_MIN * count, self.cluster.logs()
+        sent = served = 0
+        while served < count:
+            missing = count - served
+            frame_storm.run(self.broker, self.controller, missing, seed)
+            sent, seed = sent + missing, seed + 1
+            looked_at = self.served() - before
+            assert looked_at - served >= SERVED_MIN * missing, self.cluster.logs()
+            served = looked_at
+        print(f"{sent} forged frames, {served} of them served, with what others asked", flush=True)
         self.still_served()
 
     def served(self) -> int:
