@@ -174,11 +174,14 @@ class ClientProgram:
         if "value" not in answer:
             self._done[op].put(answer)
             return
-        names = ("partition", "value", "type", "invoked", "completed")
         one = Sent(
             op,
             self._topics[op],
-            *(answer[name] for name in names),
+            partition=answer["partition"],
+            value=answer["value"],
+            type=answer["type"],
+            invoked=answer["invoked"],
+            completed=answer["completed"],
             offset=answer.get("offset"),
             error=answer.get("error"),
         )

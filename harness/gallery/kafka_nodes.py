@@ -10,8 +10,7 @@ broker that is `proxied` advertises the port of a proxy (`frame_proxy.py`), to c
 
 from __future__ import annotations
 
-import os
-import signal
+import shutil
 import socket
 import subprocess
 import time
@@ -21,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from squall.harness.artifacts.jar_lists import pinned_jars
+from squall.harness.gallery.power import drop_unflushed
 from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.loopback.loopback import free_ports
 from squall.harness.systems.kafka.launch import script
-from squall.harness.systems.kafka.properties import CLUSTER_ID, USUAL, format_properties
+from squall.harness.systems.kafka.properties import CLUSTER_ID, FEATURES, USUAL, features, format_properties
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.harness.systems.kafka.versions import jar_list, settings_of
 
@@ -50,7 +50,7 @@ class ClusterShape:
     combined: bool = True
     proxied: tuple[int, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, int] = field(default_factory=dict)
+    """Settings by Kafka's names, levels of features among them."""
 
 
 class KafkaNode:
@@ -71,11 +71,11 @@ class KafkaNode:
     def format(self) -> None:
         """Write the node's identity into its log directory. Raises NotReproduced."""
         command = ["/bin/sh", str(self._launcher), "format"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=FORMAT_SECONDS, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            raise NotReproduced(f"node {self.node_id} cannot be formatted: {done.stderr.strip() or done.stdout.strip()}")
+            raise NotReproduced(
+                f"node {self.node_id} cannot be formatted: {done.stderr.strip() or done.stdout.strip()}"
+            )
 
     def start(self) -> None:
         with self.log.open("ab") as out:
@@ -89,9 +89,10 @@ class KafkaNode:
             self._process.kill()
             self._process.wait(END_SECONDS)
 
-    def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
+    def lose_power(self) -> int:
+        """Kill the node and drop what it has not fsynced of its topic-partitions. Returns how many bytes that was."""
+        self.kill()
+        return drop_unflushed(self.data)
 
     def last_words(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_SHOWN:] if self.log.exists() else ""
@@ -142,6 +143,15 @@ class KafkaNodes:
                     raise NotReproduced(f"broker {number} does not start:\n{self.nodes[number].last_words()}")
                 time.sleep(LOOK_EVERY_S)
 
+    def keep_logs(self, directory: Path) -> None:
+        """Copy each node's log and configuration to `directory`/NODE."""
+        for number, node in self.nodes.items():
+            there = directory / str(number)
+            there.mkdir(parents=True, exist_ok=True)
+            for name in ("node.log", "node.properties"):
+                if (found := node.log.parent / name).exists():
+                    shutil.copyfile(found, there / name)
+
     def close(self) -> None:
         for node in self.nodes.values():
             node.kill()
@@ -152,7 +162,7 @@ class KafkaNodes:
         config.write_text(format_properties(self._properties(node, data)), encoding="utf-8")
         library = self._system.library()
         arguments = [f"--cluster-id={ID}"]
-        for name, level in self.shape.features.items():
+        for name, level in features(self.shape.config).items():
             arguments += ["--feature", f"{name}={level}"]
         launcher.write_text(
             script(
@@ -167,7 +177,7 @@ class KafkaNodes:
             ),
             encoding="utf-8",
         )
-        os.chmod(launcher, 0o755)
+        launcher.chmod(0o755)
         return KafkaNode(node, self.ports.get(node, self._controller_port), directory, launcher, data)
 
     def _properties(self, node: int, data: Path) -> dict[str, str]:
@@ -189,7 +199,7 @@ class KafkaNodes:
         if broker:
             mine["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.advertised(node)}"
             mine["inter.broker.listener.name"] = "PLAINTEXT"
-        return mine | {key: value for key, value in self.shape.config.items() if key != CLUSTER_ID}
+        return mine | {key: value for key, value in self.shape.config.items() if key not in (CLUSTER_ID, *FEATURES)}
 
 
 def _accepts(port: int) -> bool:

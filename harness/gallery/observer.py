@@ -85,21 +85,33 @@ class Observer:
 
     def mark(self, topic: str, partition: int, number: int) -> Marked:
         """Append a marker: what a final read must reach. Raises NotReproduced."""
-        ended: list[tuple[object, int]] = []
+        ended: list[tuple[object, int | None]] = []
         producer = Producer({**self._settings, "acks": "all", "message.timeout.ms": str(int(REQUEST_SECONDS * 1000))})
         begun = time.monotonic_ns()
         producer.produce(
-            topic, str(MARKER + number).encode(), partition=partition, on_delivery=lambda e, m: ended.append((e, m.offset()))
+            topic,
+            str(MARKER + number).encode(),
+            partition=partition,
+            on_delivery=lambda e, m: ended.append((e, m.offset())),
         )
         producer.flush(REQUEST_SECONDS + 1)
         if not ended or ended[0][0] is not None:
-            raise NotReproduced(f"the marker of {topic}-{partition} was not acknowledged: {ended[0][0] if ended else ''}")
-        return Marked(topic, partition, begun, time.monotonic_ns(), MARKER + number, ended[0][1])
+            raise NotReproduced(
+                f"the marker of {topic}-{partition} was not acknowledged: {ended[0][0] if ended else ''}"
+            )
+        offset = ended[0][1]
+        assert offset is not None, "an acknowledgement names the offset"
+        return Marked(topic, partition, begun, time.monotonic_ns(), MARKER + number, offset)
 
     def read_all(self, topic: str, partition: int, marker: int) -> list[Read]:
         """Read every record, up to the marker with this value. Raises NotReproduced."""
         consumer = Consumer(
-            {**self._settings, "group.id": "squall-gallery", "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
+            {
+                **self._settings,
+                "group.id": "squall-gallery",
+                "enable.auto.commit": "false",
+                "auto.offset.reset": "earliest",
+            }
         )
         try:
             consumer.assign([TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING)])
@@ -113,7 +125,7 @@ class Observer:
         while time.monotonic() < end:
             begun = time.monotonic_ns()
             messages = consumer.consume(1000, timeout=1.0)
-            records = tuple((int(one.offset()), _value(one)) for one in messages if one.error() is None)
+            records = tuple((one.offset() or 0, _value(one)) for one in messages if one.error() is None)
             if records:
                 reads.append(Read(topic, partition, begun, time.monotonic_ns(), records))
             if any(value == marker for _, value in records):

@@ -1,0 +1,168 @@
+"""Histories of the gallery: a minimal one from an entry's file, and that of a reproduction, each as a run."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from squall.harness.gallery.clients import Sent
+from squall.harness.gallery.entry import Arm, ArmName, Entry, Operation
+from squall.harness.gallery.observer import Marked, Read
+from squall.results.history.manifest import SYSTEM, Expected, Manifest, TopicFacts
+from squall.results.history.segments import ACKS_ALL, EventWriter, FaultWindow, SegmentHeader, segment_path
+from squall.results.synthetic.forge import ORIGIN, Forged, write_operations
+
+MILLISECOND: Final = 1_000_000
+SENDER, READER = 0, 1
+SESSION: Final = 0
+
+
+def write_minimal(run_dir: Path, entry: Entry, arm: ArmName) -> None:
+    """Write an entry's minimal history as a run."""
+    listed = entry.minimal.broken if arm == "broken" else entry.minimal.twin
+    operations = [_forged(one, entry.idempotent) for one in listed]
+    topics = {one.topic: 1 + max(o.partition for o in listed if o.topic == one.topic) for one in listed}
+    write_run(run_dir, entry.arm(arm), operations, topics=topics, faults=(), fault_free=True)
+
+
+def write_run(
+    run_dir: Path,
+    arm: Arm,
+    operations: Sequence[Forged],
+    *,
+    topics: dict[str, int],
+    faults: Sequence[FaultWindow],
+    fault_free: bool = False,
+    trouble: tuple[str, ...] = (),
+    started: str = "",
+) -> None:
+    """Write operations and faults as a run that any check can read. Times are in ns since the load began."""
+    run_id = str(uuid.uuid4())
+    write_operations(segment_path(run_dir, 0), list(operations), SegmentHeader(run_id, 0, acks=ACKS_ALL))
+    writer = EventWriter.faults(run_dir)
+    for window in faults:
+        writer.write(window)
+    writer.close()
+    load = [one for one in operations if one.f == "send"]
+    entry = arm.entry
+    Manifest(
+        run_id=run_id,
+        scenario=f"gallery-{entry.name}-{arm.name}",
+        suite=f"suites/gallery/{entry.name}.yaml",
+        seed=0,
+        description=f"{entry.title}: {arm.words}",
+        topics={name: TopicFacts(partitions=count, replication_factor=1) for name, count in topics.items()},
+        started=started,
+        command=f"squall gallery --verify {entry.name}",
+        load_started=ORIGIN,
+        load_ended=ORIGIN + max((one.completed or one.invoked for one in load), default=0),
+        completed=True,
+        segments=1,
+        checks=("log",),
+        fault_free=fault_free,
+        faults_planned=0 if fault_free else len(faults),
+        min_acknowledged=1,
+        expect=Expected(verdict=arm.expects, anomalies=(entry.anomaly,) if arm.expects == "invalid" else ()),
+        final_read="every record, up to the markers",
+        trouble=trouble,
+        workload={"name": "gallery"},
+        options={SYSTEM: f"kafka {arm.system.version}"},
+        versions={"client": arm.client.words},
+    ).save(run_dir)
+
+
+def operations_of(
+    sent: Iterable[Sent], marked: Iterable[Marked], reads: Iterable[Read], *, began: int, idempotent: bool
+) -> list[Forged]:
+    """The operations of a reproduction. `began` is when the load began, on the clock of their times."""
+    processes = _Processes()
+    operations = [
+        Forged(
+            "send",
+            processes.of(one),
+            SENDER,
+            one.invoked - began,
+            one.completed - began,
+            one.type,
+            one.partition,
+            one.value,
+            one.offset,
+            error=one.error,
+            idempotent=idempotent,
+            topic=one.topic,
+        )
+        for one in sorted(sent, key=lambda one: one.invoked)
+    ]
+    operations += [
+        Forged(
+            "marker",
+            processes.fresh(),
+            READER,
+            one.invoked - began,
+            one.completed - began,
+            partition=one.partition,
+            value=one.value,
+            offset=one.offset,
+            idempotent=False,
+            topic=one.topic,
+        )
+        for one in marked
+    ]
+    readers: dict[tuple[str, int], int] = {}
+    for one in reads:
+        process = readers.setdefault((one.topic, one.partition), processes.fresh())
+        times = one.invoked - began, one.completed - began
+        operations.append(
+            Forged(
+                "final_poll",
+                process,
+                READER,
+                *times,
+                partition=one.partition,
+                run=one.records,
+                session=SESSION,
+                topic=one.topic,
+            )
+        )
+    return operations
+
+
+class _Processes:
+    """Numbers for processes: one has one operation open at a time, and none after one of unknown outcome."""
+
+    def __init__(self) -> None:
+        self._made = 0
+        self._free: list[tuple[int, int]] = []
+        """When each process is free again, and its number."""
+
+    def fresh(self) -> int:
+        self._made += 1
+        return self._made
+
+    def of(self, one: Sent) -> int:
+        process = heapq.heappop(self._free)[1] if self._free and self._free[0][0] < one.invoked else self.fresh()
+        if one.type != "info":
+            heapq.heappush(self._free, (one.completed, process))
+        return process
+
+
+def _forged(one: Operation, idempotent: bool) -> Forged:
+    begun, ended = one.time
+    return Forged(
+        one.f,
+        one.process,
+        SENDER if one.f == "send" else READER,
+        begun * MILLISECOND,
+        None if ended is None else ended * MILLISECOND,
+        one.type,
+        one.partition,
+        one.value,
+        one.offset,
+        run=one.records,
+        session=SESSION if one.records else None,
+        idempotent=idempotent if one.f == "send" else False,
+        topic=one.topic,
+    )
