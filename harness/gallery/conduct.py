@@ -25,13 +25,14 @@ from squall.harness.gallery.history import operations_of, write_run
 from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
 from squall.harness.gallery.observer import Observer
 from squall.harness.gallery.programs import command_of, settings_of
-from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Pause, Release, Send, Step, Stop
+from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Wait
 from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.results.history.segments import FaultWindow
 from squall.results.synthetic.forge import ORIGIN
 
 START_SECONDS: Final = 120.0
+NODE_SECONDS: Final = 10.0
 LOOK_EVERY_S: Final = 0.005
 
 Say = Callable[[str], None]
@@ -70,9 +71,9 @@ class Conductor:
                 self._carry_out(step, scene)
             for operation in self._loads.values():
                 scene.client.stop(operation)
-            scene.client.close()
             self._settle(scene)
-            self._write(scene, started)
+            scene.client.close()
+            self._write(scene, started, load_ended=time.monotonic_ns() - scene.began)
         return self._run_dir
 
     def _scene(self, stack: ExitStack) -> Scene:
@@ -139,7 +140,7 @@ class Conductor:
         scene.client.stop(self._loads.pop(step.load))
 
     @_carry_out.register
-    def _(self, step: Pause, scene: Scene) -> None:
+    def _(self, step: Wait, scene: Scene) -> None:
         time.sleep(step.time)
 
     @_carry_out.register
@@ -158,30 +159,39 @@ class Conductor:
 
     @_carry_out.register
     def _(self, step: Node, scene: Scene) -> None:
-        node = scene.nodes.nodes[step.broker]
-        open_fault = f"broker {step.broker}"
-        if step.do == "start":
-            node.start()
-            self._end(open_fault, scene, undone=True, after=f"broker {step.broker} started")
+        node, target = scene.nodes.nodes[step.broker], f"broker {step.broker}"
+        if step.do in ("start", "resume"):
+            node.start() if step.do == "start" else node.resume()
+            after = f"process {'started' if step.do == 'start' else 'goes on'}"
+            self._end(target, scene, undone=node.runs and not node.is_paused, after=after)
             return
-        if step.do == "kill":
+        fault = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}[step.do]
+        self._begin(target, fault, target, step.do, scene)
+        if step.do == "pause":
+            node.pause()
+            self._await(lambda: node.is_paused, f"{target} is stopped")
+            self._note(target, took=True, during="process stopped")
+        elif step.do == "kill":
             node.kill()
-            during = "process gone"
+            self._note(target, took=not node.runs, during="process gone")
         else:
-            during = f"process gone, {node.lose_power()} bytes that were not fsynced dropped"
-        self._begin(open_fault, "kill" if step.do == "kill" else "power-loss", open_fault, step.do, scene)
-        self._note(open_fault, took=not node.runs, during=during)
+            gone = node.lose_power()
+            self._note(target, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
 
     # --- waiting -----------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _await(holds: Callable[[], bool], what: str, seconds: float = NODE_SECONDS) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                raise NotReproduced(f"{what}: not so after {seconds:g} s")
+            time.sleep(LOOK_EVERY_S)
+
     def _await_message(self, name: str, count: str, scene: Scene, seconds: float) -> None:
         proxy = scene.proxies[self._holds[name].broker]
-        end = time.monotonic() + seconds
-        while not getattr(proxy.effect(name), count):
-            if time.monotonic() > end:
-                words = {"met": "held", "dropped": "lost with its connection"}.get(count, count)
-                raise NotReproduced(f"{name}: no message was {words} within {seconds:g} s")
-            time.sleep(LOOK_EVERY_S)
+        words = {"met": "held", "dropped": "lost with its connection"}.get(count, count)
+        self._await(lambda: getattr(proxy.effect(name), count) > 0, f"{name}: a message is {words}", seconds)
 
     @staticmethod
     def _await_in_sync(observer: Observer, wanted: InSync, seconds: float) -> None:
@@ -233,12 +243,11 @@ class Conductor:
 
     # --- the history -------------------------------------------------------------------------------------------
 
-    def _write(self, scene: Scene, started: str) -> None:
+    def _write(self, scene: Scene, started: str, load_ended: int) -> None:
         topics = {name: len(topic.replicas) for name, topic in self._arm.cluster.topics.items()}
-        marked, reads = [], []
-        for number, (topic, partition) in enumerate((t, p) for t, count in topics.items() for p in range(count)):
-            marked.append(scene.observer.mark(topic, partition, number))
-            reads += scene.observer.read_all(topic, partition, marked[-1].value)
+        places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        marked = scene.observer.mark(places)
+        reads = scene.observer.read_all(marked)
         write_run(
             self._run_dir,
             self._arm,
@@ -247,4 +256,5 @@ class Conductor:
             faults=tuple(self._faults.values()),
             fault_free=not self._faults,
             started=started,
+            load_ended=load_ended,
         )

@@ -38,15 +38,19 @@ def write_run(
     fault_free: bool = False,
     trouble: tuple[str, ...] = (),
     started: str = "",
+    load_ended: int | None = None,
 ) -> None:
-    """Write operations and faults as a run that any check can read. Times are in ns since the load began."""
+    """Write operations and faults as a run that any check can read. Times are in ns since the load began.
+
+    Without `load_ended` the load ends with its last send.
+    """
     run_id = str(uuid.uuid4())
     write_operations(segment_path(run_dir, 0), list(operations), SegmentHeader(run_id, 0, acks=ACKS_ALL))
     writer = EventWriter.faults(run_dir)
     for window in faults:
         writer.write(window)
     writer.close()
-    load = [one for one in operations if one.f == "send"]
+    last_send = max((one.completed or one.invoked for one in operations if one.f == "send"), default=0)
     entry = arm.entry
     Manifest(
         run_id=run_id,
@@ -58,7 +62,7 @@ def write_run(
         started=started,
         command=f"squall gallery --verify {entry.name}",
         load_started=ORIGIN,
-        load_ended=ORIGIN + max((one.completed or one.invoked for one in load), default=0),
+        load_ended=ORIGIN + (last_send if load_ended is None else load_ended),
         completed=True,
         segments=1,
         checks=("log",),

@@ -11,6 +11,7 @@ broker that is `proxied` advertises the port of a proxy (`frame_proxy.py`), to c
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -18,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from squall.harness.artifacts.jar_lists import pinned_jars
 from squall.harness.gallery.power import drop_unflushed
@@ -88,6 +91,23 @@ class KafkaNode:
         if self._process is not None:
             self._process.kill()
             self._process.wait(END_SECONDS)
+
+    def pause(self) -> None:
+        """Stop every thread of the process where it is (SIGSTOP)."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped, as the kernel says."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def lose_power(self) -> int:
         """Kill the node and drop what it has not fsynced of its topic-partitions. Returns how many bytes that was."""

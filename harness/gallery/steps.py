@@ -134,10 +134,10 @@ class Await(Options):
         return tuple(one for one in (self.held, self.dropped, self.delivered, self.sent) if one is not None)
 
 
-class Pause(Options):
+class Wait(Options):
     """Let this much time pass: the schedule is about it, and there is nothing to wait for."""
 
-    do: Literal["pause"]
+    do: Literal["wait"]
     time: Duration
 
     @property
@@ -146,9 +146,11 @@ class Pause(Options):
 
 
 class Node(Options):
-    """Kill a broker (SIGKILL), start it again, or let it lose power: what it has not fsynced is gone as well."""
+    """Kill a broker (SIGKILL), let it lose power (what it has not fsynced is gone as well), or start it again; stop its
+    process where it is (SIGSTOP, `pause`), and let it go on (`resume`).
+    """
 
-    do: Literal["kill", "start", "lose-power"]
+    do: Literal["kill", "lose-power", "start", "pause", "resume"]
     label: Label | None = Field(default=None, alias="as")
     broker: BrokerId
 
@@ -157,7 +159,7 @@ class Node(Options):
         return () if self.label is None else (self.label,)
 
 
-Step = Annotated[Hold | Release | Send | Load | Stop | Await | Pause | Node, Field(discriminator="do")]
+Step = Annotated[Hold | Release | Send | Load | Stop | Await | Wait | Node, Field(discriminator="do")]
 
 
 def without(schedule: tuple[Step, ...], labels: tuple[str, ...]) -> tuple[Step, ...]:
