@@ -6,7 +6,8 @@ So a client of any language and version joins a history. A program reads one com
     {"op": 2, "do": "send", "topic": "a", "partitions": [0], "each": 1, "first": 7, "size": 0}
     {"op": 3, "do": "load", "topic": "a", "partitions": [0, 1], "rate": 5000, "first": 100, "size": 1000}
     {"op": 4, "do": "stop", "load": 3}
-    {"op": 5, "do": "close"}
+    {"op": 5, "do": "begin"}      and "commit", "abort", of a producer that is opened with a transactional.id
+    {"op": 6, "do": "close"}
 
 `send` sends `each` records to each topic-partition at once, `load` sends `rate` records a second in turn until it is
 stopped; their values are `first`, `first + 1`, …. A record's value is its number in decimal digits, filled up with
@@ -18,7 +19,9 @@ command when it is done:
     {"op": 4, "done": true}
 
 Times are nanoseconds of the machine's monotonic clock. `info` means that the record may be in the log or not; `open`
-answers with `client`, the library and its version. What is open when `close` comes ends as `info`.
+answers with `client`, the library and its version. What is open when `close` comes ends as `info`. The fates of records
+in a transaction are told when it has ended: what was aborted ends as `fail`, and all of it as `info` if the client does
+not know how the transaction ended. Before, `{"op": 2, "appended": 7}` says that the broker has acknowledged the record.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Literal
 
 from squall.harness.gallery.trouble import NotReproduced
 
@@ -61,6 +64,8 @@ class ClientProgram:
         self.log = log
         self._topics: dict[int, str] = {}
         self._sent: list[Sent] = []
+        self._appended: list[int] = []
+        """The operation of each record that was acknowledged within a transaction."""
         self._done: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._changed = threading.Condition()
         self._trouble: str | None = None
@@ -97,6 +102,10 @@ class ClientProgram:
     def stop(self, load: int) -> None:
         self._ask("stop", load=load)
 
+    def transaction(self, do: Literal["begin", "commit", "abort"]) -> None:
+        """Begin or end a transaction. Raises NotReproduced if the client says that it did not."""
+        self._ask(do)
+
     def close(self) -> None:
         """Close the producer: every record has a fate afterwards."""
         self._ask("close")
@@ -121,13 +130,20 @@ class ClientProgram:
 
     def wait_for(self, op: int, count: int, seconds: float) -> list[Sent]:
         """Wait until so many records of an operation have a fate. Raises NotReproduced."""
+        self._wait(lambda: sum(one.op == op for one in self._sent), count, "sends have ended", seconds)
+        return [one for one in self.sent if one.op == op]
+
+    def wait_until_appended(self, op: int, count: int, seconds: float) -> None:
+        """Wait until so many records of an operation, within a transaction, are acknowledged. Raises NotReproduced."""
+        self._wait(lambda: self._appended.count(op), count, "records of a transaction are acknowledged", seconds)
+
+    def _wait(self, found: Callable[[], int], count: int, what: str, seconds: float) -> None:
         end = time.monotonic() + seconds
         with self._changed:
-            while len(found := [one for one in self._sent if one.op == op]) < count:
+            while found() < count:
                 self._raise_trouble()
                 if not self._changed.wait(max(0.0, end - time.monotonic())) and time.monotonic() >= end:
-                    raise NotReproduced(f"only {len(found)} of {count} sends have ended after {seconds:g} s")
-        return found
+                    raise NotReproduced(f"only {found()} of {count} {what} after {seconds:g} s")
 
     def _begin(self, do: str, topic: str, values: int, **more: Any) -> int:
         first, self._next_value = self._next_value + 1, self._next_value + values
@@ -171,6 +187,11 @@ class ClientProgram:
 
     def _take(self, answer: dict[str, Any]) -> None:
         op = int(answer["op"])
+        if "appended" in answer:
+            with self._changed:
+                self._appended.append(op)
+                self._changed.notify_all()
+            return
         if "value" not in answer:
             self._done[op].put(answer)
             return

@@ -25,7 +25,7 @@ from squall.harness.gallery.history import operations_of, write_run
 from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
 from squall.harness.gallery.observer import Observer
 from squall.harness.gallery.programs import command_of, settings_of
-from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Wait
+from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Transaction, Wait
 from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.results.history.segments import FaultWindow
@@ -140,6 +140,10 @@ class Conductor:
         scene.client.stop(self._loads.pop(step.load))
 
     @_carry_out.register
+    def _(self, step: Transaction, scene: Scene) -> None:
+        scene.client.transaction(step.do)
+
+    @_carry_out.register
     def _(self, step: Wait, scene: Scene) -> None:
         time.sleep(step.time)
 
@@ -147,12 +151,19 @@ class Conductor:
     def _(self, step: Await, scene: Scene) -> None:
         if step.sent is not None:
             scene.client.wait_for(*self._sends[step.sent], step.within)
+        elif step.appended is not None:
+            scene.client.wait_until_appended(*self._sends[step.appended], step.within)
         elif step.in_sync is not None:
             self._await_in_sync(scene.observer, step.in_sync, step.within)
         else:
             name, count = next(
                 (name, count)
-                for name, count in ((step.held, "met"), (step.dropped, "dropped"), (step.delivered, "delivered"))
+                for name, count in (
+                    (step.held, "met"),
+                    (step.dropped, "dropped"),
+                    (step.delivered, "delivered"),
+                    (step.answered, "answered"),
+                )
                 if name is not None
             )
             self._await_message(name, count, scene, step.within)
@@ -231,7 +242,11 @@ class Conductor:
         effect = proxy.effect(name)
         done = [
             f"{effect.met} held",
-            *(f"{count} {fate}" for fate in ("delivered", "late", "dropped") if (count := getattr(effect, fate))),
+            *(
+                f"{count} {fate}"
+                for fate in ("delivered", "late", "answered", "dropped")
+                if (count := getattr(effect, fate))
+            ),
         ]
         held = proxy.waiting(name)
         self._end(name, scene, took=effect.met > 0, during=", ".join(done), undone=held == 0, after=f"{held} held")

@@ -21,6 +21,7 @@ import confluent_kafka
 
 POLL_S: Final = 0.005
 FLUSH_SECONDS: Final = 15.0
+TRANSACTION_SECONDS: Final = 45.0
 
 Answer = Callable[[dict[str, Any]], None]
 
@@ -50,6 +51,8 @@ class Program:
         self._producer: confluent_kafka.Producer | None = None
         self._loads: dict[int, Load] = {}
         self._open: dict[int, dict[str, Any]] = {}
+        self._transaction: dict[int, dict[str, Any]] | None = None
+        """While there is one: what is known of its records, by value."""
 
     def step(self, command: dict[str, Any] | None) -> bool:
         """Carry out a command, if there is one, and what is due. Returns whether there may be more."""
@@ -68,6 +71,8 @@ class Program:
         op, do = command["op"], command["do"]
         if do == "open":
             self._producer = confluent_kafka.Producer(command["settings"])
+            if "transactional.id" in command["settings"]:
+                self._producer.init_transactions(TRANSACTION_SECONDS)
             self._answer({"op": op, "client": f"librdkafka {confluent_kafka.libversion()[0]}"})
         elif do == "send":
             pairs = [(part, 0) for _ in range(command["each"]) for part in command["partitions"]]
@@ -77,6 +82,14 @@ class Program:
             self._loads[op] = Load(command)
         elif do == "stop":
             self._loads.pop(command["load"])
+            self._answer({"op": op, "done": True})
+        elif do == "begin":
+            assert self._producer is not None, "open comes first"
+            self._producer.begin_transaction()
+            self._transaction = {}
+            self._answer({"op": op, "done": True})
+        elif do in ("commit", "abort"):
+            self._end_transaction(committed=do == "commit")
             self._answer({"op": op, "done": True})
         elif do == "close":
             self._close()
@@ -98,10 +111,33 @@ class Program:
                 self._end(value, type="fail", error="the producer's queue is full")
 
     def _report(self, value: int, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        fate: dict[str, Any] = {"type": "info", "error": error.name()} if error is not None else {"type": "ok"}
         if error is None:
-            self._end(value, type="ok", offset=message.offset())
+            fate["offset"] = message.offset()
+        if self._transaction is None:
+            self._end(value, **fate)
         else:
-            self._end(value, type="info", error=error.name())
+            self._transaction[value] = fate
+            if error is None and value in self._open:
+                self._answer({"op": self._open[value]["op"], "appended": value})
+
+    def _end_transaction(self, *, committed: bool) -> None:
+        """End the transaction, and tell the fates of its records: they share the transaction's."""
+        assert self._producer is not None and self._transaction is not None, "begin comes first"
+        if committed:
+            self._producer.flush(FLUSH_SECONDS)
+        try:
+            end = self._producer.commit_transaction if committed else self._producer.abort_transaction
+            end(TRANSACTION_SECONDS)
+        except confluent_kafka.KafkaException:
+            for value in list(self._open):
+                self._end(value, type="info", error="the end of the transaction is not known")
+            raise
+        finally:
+            fates, self._transaction = self._transaction, None
+        for value in list(self._open):
+            unknown = {"type": "info", "error": "no report of it"}
+            self._end(value, **(fates.get(value, unknown) if committed else {"type": "fail", "error": "aborted"}))
 
     def _end(self, value: int, **fate: Any) -> None:
         begun = self._open.pop(value, None)

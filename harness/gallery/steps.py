@@ -102,6 +102,16 @@ class Stop(Options):
         return (self.load,)
 
 
+class Transaction(Options):
+    """Begin a transaction of the client's producer, or end it and wait for the client's word on it."""
+
+    do: Literal["begin", "commit", "abort"]
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        return ()
+
+
 class InSync(Options):
     """The ISR of a topic-partition, and its leader unless any is right (-1: none)."""
 
@@ -112,26 +122,31 @@ class InSync(Options):
 
 
 class Await(Options):
-    """Wait for one thing: a message held, or lost with its connection, or delivered; the fates of sends; an ISR."""
+    """Wait for one thing: a message held, delivered, answered by the broker, or lost with its connection; the fates of
+    sends; that a transaction's sends are acknowledged by the broker; an ISR.
+    """
 
     do: Literal["await"]
     held: Label | None = None
     dropped: Label | None = None
     delivered: Label | None = None
+    answered: Label | None = None
     sent: Label | None = None
+    appended: Label | None = None
     in_sync: InSync | None = None
     within: Duration = 30.0
 
     @model_validator(mode="after")
     def _one_thing(self) -> Await:
-        things = (self.held, self.dropped, self.delivered, self.sent, self.in_sync)
+        things = (self.held, self.dropped, self.delivered, self.answered, self.sent, self.appended, self.in_sync)
         if sum(one is not None for one in things) != 1:
-            raise ValueError("await: name exactly one of held, dropped, delivered, sent, in_sync")
+            raise ValueError("await: name exactly one of held, dropped, delivered, answered, sent, appended, in_sync")
         return self
 
     @property
     def refers_to(self) -> tuple[str, ...]:
-        return tuple(one for one in (self.held, self.dropped, self.delivered, self.sent) if one is not None)
+        names = (self.held, self.dropped, self.delivered, self.answered, self.sent, self.appended)
+        return tuple(one for one in names if one is not None)
 
 
 class Wait(Options):
@@ -159,7 +174,7 @@ class Node(Options):
         return () if self.label is None else (self.label,)
 
 
-Step = Annotated[Hold | Release | Send | Load | Stop | Await | Wait | Node, Field(discriminator="do")]
+Step = Annotated[Hold | Release | Send | Load | Stop | Transaction | Await | Wait | Node, Field(discriminator="do")]
 
 
 def without(schedule: tuple[Step, ...], labels: tuple[str, ...]) -> tuple[Step, ...]:

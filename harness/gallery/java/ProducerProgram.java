@@ -6,6 +6,7 @@
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -20,7 +21,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 public class ProducerProgram {
     private static final long CLOSE_SECONDS = 15;
@@ -28,7 +28,12 @@ public class ProducerProgram {
     private final PrintStream out;
     private final Map<Long, Open> open = new ConcurrentHashMap<>();
     private final Map<Long, Load> loads = new ConcurrentHashMap<>();
+    private final Map<Long, Fate> inTransaction = new ConcurrentHashMap<>();
+    private volatile boolean transaction;
     private KafkaProducer<byte[], byte[]> producer;
+
+    /** What is known of a record whose transaction has not ended. */
+    private record Fate(String type, long offset, String error) {}
 
     /** A record whose fate is not known yet. */
     private record Open(long op, long value, int partition, long invoked) {}
@@ -60,7 +65,10 @@ public class ProducerProgram {
                 Properties settings = new Properties();
                 ((Map<?, ?>) command.get("settings")).forEach((key, value) -> settings.put(key, String.valueOf(value)));
                 producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
-                answer("{\"op\": " + op + ", \"client\": " + quoted("java " + AppInfoParser.getVersion()) + "}");
+                if (settings.containsKey("transactional.id")) {
+                    producer.initTransactions();
+                }
+                answer("{\"op\": " + op + ", \"client\": " + quoted("java " + version()) + "}");
             }
             case "send" -> {
                 List<Integer> partitions = partitions(command);
@@ -81,6 +89,15 @@ public class ProducerProgram {
                 loads.remove(number(command, "load")).end();
                 done(op);
             }
+            case "begin" -> {
+                producer.beginTransaction();
+                transaction = true;
+                done(op);
+            }
+            case "commit", "abort" -> {
+                endTransaction("commit".equals(command.get("do")));
+                done(op);
+            }
             case "close" -> {
                 loads.values().forEach(Load::end);
                 loads.clear();
@@ -99,15 +116,44 @@ public class ProducerProgram {
             producer.send(
                     new ProducerRecord<>((String) command.get("topic"), partition, null, content),
                     (metadata, trouble) -> {
-                        if (trouble == null) {
-                            end(value, "ok", metadata.offset(), null);
+                        Fate fate = trouble == null
+                                ? new Fate("ok", metadata.offset(), null)
+                                : new Fate("info", -1, trouble.getClass().getSimpleName());
+                        if (transaction) {
+                            inTransaction.put(value, fate);
+                            if (trouble == null) {
+                                answer("{\"op\": " + op + ", \"appended\": " + value + "}");
+                            }
                         } else {
-                            end(value, "info", -1, trouble.getClass().getSimpleName());
+                            end(value, fate.type, fate.offset, fate.error);
                         }
                     });
         } catch (RuntimeException trouble) {
             end(value, "info", -1, trouble.getClass().getSimpleName());
         }
+    }
+
+    /** The records of a transaction share its fate, and it is told when the transaction has ended. */
+    private void endTransaction(boolean committed) {
+        try {
+            if (committed) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
+        } catch (RuntimeException trouble) {
+            open.keySet().forEach(value -> end(value, "info", -1, "the end of the transaction is not known"));
+            throw trouble;
+        } finally {
+            transaction = false;
+        }
+        for (long value : open.keySet()) {
+            Fate fate = committed
+                    ? inTransaction.getOrDefault(value, new Fate("info", -1, "no report of it"))
+                    : new Fate("fail", -1, "aborted");
+            end(value, fate.type, fate.offset, fate.error);
+        }
+        inTransaction.clear();
     }
 
     private void end(long value, String type, long offset, String error) {
@@ -120,6 +166,17 @@ public class ProducerProgram {
                 + ", \"completed\": " + System.nanoTime()
                 + (offset < 0 ? "" : ", \"offset\": " + offset)
                 + (error == null ? "" : ", \"error\": " + quoted(error)) + "}");
+    }
+
+    /** The version that the client's jar states. */
+    private static String version() {
+        Properties stated = new Properties();
+        try (InputStream in = KafkaProducer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            stated.load(in);
+        } catch (IOException | NullPointerException trouble) {
+            return "unknown";
+        }
+        return stated.getProperty("version", "unknown");
     }
 
     private void done(long op) {

@@ -116,7 +116,7 @@ class DisturbRpc:
 FATES = {
     "delivered": "delivered",
     "late": "after their sender had gone",
-    "answered": "answered in vain",
+    "answered": "answered",
     "dropped": "lost with their connection",
 }
 """What became of messages that were taken out of their connection, in words."""
