@@ -7,7 +7,8 @@ So a client of any language and version joins a history. A program reads one com
     {"op": 3, "do": "load", "topic": "a", "partitions": [0, 1], "rate": 5000, "first": 100, "size": 1000}
     {"op": 4, "do": "stop", "load": 3}
     {"op": 5, "do": "begin"}      and "commit", "abort", of a producer that is opened with a transactional.id
-    {"op": 6, "do": "close"}
+    {"op": 6, "do": "position", "group": "g", "place": "a", "partition": 0, "offset": 5}      within a transaction
+    {"op": 7, "do": "close"}
 
 `send` sends `each` records to each topic-partition at once, `load` sends `rate` records a second in turn until it is
 stopped; their values are `first`, `first + 1`, …. A record's value is its number in decimal digits, filled up with
@@ -105,6 +106,10 @@ class ClientProgram:
     def transaction(self, do: Literal["begin", "commit", "abort"]) -> None:
         """Begin or end a transaction. Raises NotReproduced if the client says that it did not."""
         self._ask(do)
+
+    def position(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """Commit a group's position within the transaction. Raises NotReproduced if the client says that it did not."""
+        self._ask("position", group=group, place=topic, partition=partition, offset=offset)
 
     def close(self) -> None:
         """Close the producer: every record has a fate afterwards."""

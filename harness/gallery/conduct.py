@@ -8,6 +8,7 @@ this machine. Every process that was started has ended when it returns, however 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import tempfile
 import time
@@ -16,16 +17,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from squall.harness.gallery.clients import ClientProgram
 from squall.harness.gallery.entry import Arm
 from squall.harness.gallery.frame_proxy import FrameProxy, HoldRule
 from squall.harness.gallery.history import operations_of, write_run
 from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
-from squall.harness.gallery.observer import Observer
+from squall.harness.gallery.observer import Observer, Position, position_of
 from squall.harness.gallery.programs import command_of, settings_of
 from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Transaction, Wait
+from squall.harness.gallery.steps import Position as PositionStep
 from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.results.history.segments import FaultWindow
@@ -61,6 +63,10 @@ class Conductor:
         self._sends: dict[str, tuple[int, int]] = {}
         """The operation and the number of records of each send, by its name."""
         self._loads: dict[str, int] = {}
+        self._positions: list[Position] = []
+        self._uncommitted: list[Position] = []
+        """Positions of the transaction that has not ended; they share its fate."""
+        self._groups: dict[str, tuple[str, str, int]] = {}
 
     def run(self) -> Path:
         """Conduct the arm, write its history, and return the run directory."""
@@ -142,6 +148,19 @@ class Conductor:
     @_carry_out.register
     def _(self, step: Transaction, scene: Scene) -> None:
         scene.client.transaction(step.do)
+        if step.do != "begin":
+            fate: Literal["ok", "fail"] = "ok" if step.do == "commit" else "fail"
+            now = time.monotonic_ns()
+            self._positions += [dataclasses.replace(one, completed=now, type=fate) for one in self._uncommitted]
+            self._uncommitted.clear()
+
+    @_carry_out.register
+    def _(self, step: PositionStep, scene: Scene) -> None:
+        begun = time.monotonic_ns()
+        scene.client.position(step.group, step.topic, step.partition, step.offset)
+        name = position_of(step.group, step.topic, step.partition)
+        self._uncommitted.append(Position(name, "write", begun, None, step.offset))
+        self._groups[name] = (step.group, step.topic, step.partition)
 
     @_carry_out.register
     def _(self, step: Wait, scene: Scene) -> None:
@@ -263,10 +282,13 @@ class Conductor:
         places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
         marked = scene.observer.mark(places)
         reads = scene.observer.read_all(marked)
+        positions = [*self._positions, *(scene.observer.position(*one) for one in self._groups.values())]
         write_run(
             self._run_dir,
             self._arm,
             operations_of(scene.client.sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
+            positions=[one for one in positions if one.completed is not None],
+            began=scene.began,
             topics=topics,
             faults=tuple(self._faults.values()),
             fault_free=not self._faults,

@@ -93,16 +93,26 @@ class Cluster(Options):
 class Operation(Options):
     """One operation of a minimal history; `time` is its beginning and end, in ms, the end `null` if it never ended."""
 
-    f: Literal["send", "poll", "marker", "final_poll"]
+    f: Literal["send", "poll", "marker", "final_poll", "write", "read"]
+    """`write` and `read` are operations on `register_name`; `value` is what is written or found."""
     process: int
     time: tuple[int, int | None]
     topic: str = "events"
     partition: int = 0
+    register_name: str | None = Field(default=None, alias="register")
     value: int | None = None
     type: Literal["ok", "fail", "info"] = "ok"
     offset: int | None = None
     records: tuple[tuple[int, int], ...] = ()
     """Offset and value of each record that a poll returned."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Operation:
+        if (self.f in ("write", "read")) != (self.register_name is not None):
+            raise ValueError("register: is for `write` and `read`, which need it")
+        if self.f != "poll" and self.f != "final_poll" and self.value is None:
+            raise ValueError(f"value: a {self.f} needs one")
+        return self
 
 
 class Histories(Options):

@@ -49,6 +49,7 @@ class Program:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._producer: confluent_kafka.Producer | None = None
+        self._bootstrap = ""
         self._loads: dict[int, Load] = {}
         self._open: dict[int, dict[str, Any]] = {}
         self._transaction: dict[int, dict[str, Any]] | None = None
@@ -70,6 +71,7 @@ class Program:
     def _carry_out(self, command: dict[str, Any]) -> None:
         op, do = command["op"], command["do"]
         if do == "open":
+            self._bootstrap = command["settings"].get("bootstrap.servers", "")
             self._producer = confluent_kafka.Producer(command["settings"])
             if "transactional.id" in command["settings"]:
                 self._producer.init_transactions(TRANSACTION_SECONDS)
@@ -90,6 +92,9 @@ class Program:
             self._answer({"op": op, "done": True})
         elif do in ("commit", "abort"):
             self._end_transaction(committed=do == "commit")
+            self._answer({"op": op, "done": True})
+        elif do == "position":
+            self._commit_position(command)
             self._answer({"op": op, "done": True})
         elif do == "close":
             self._close()
@@ -138,6 +143,17 @@ class Program:
         for value in list(self._open):
             unknown = {"type": "info", "error": "no report of it"}
             self._end(value, **(fates.get(value, unknown) if committed else {"type": "fail", "error": "aborted"}))
+
+    def _commit_position(self, command: dict[str, Any]) -> None:
+        assert self._producer is not None, "open comes first"
+        # The group's metadata comes from a consumer; one that has not joined has that of no member.
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self._bootstrap, "group.id": command["group"]})
+        try:
+            place = confluent_kafka.TopicPartition(command["place"], command["partition"], command["offset"])
+            group = consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction([place], group, TRANSACTION_SECONDS)
+        finally:
+            consumer.close()
 
     def _end(self, value: int, **fate: Any) -> None:
         begun = self._open.pop(value, None)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -55,6 +55,23 @@ class Marked:
     offset: int
 
 
+@dataclass(frozen=True)
+class Position:
+    """A group's position that was committed (`write`) or read; `name` is that of its register in a history."""
+
+    name: str
+    f: Literal["read", "write"]
+    invoked: int
+    completed: int | None
+    offset: int
+    type: Literal["ok", "fail", "info"] = "ok"
+
+
+def position_of(group: str, topic: str, partition: int) -> str:
+    """The name of a group's position as a register."""
+    return f"position of {group} on {topic}-{partition}"
+
+
 class Observer:
     """Observes a cluster by its bootstrap addresses."""
 
@@ -96,6 +113,20 @@ class Observer:
             if time.monotonic() > end:
                 raise NotReproduced(f"{what}: not so after {seconds:g} s{trouble}")
             time.sleep(LOOK_EVERY_S)
+
+    def position(self, group: str, topic: str, partition: int) -> Position:
+        """Read a group's committed position. Raises NotReproduced."""
+        consumer = Consumer({**self._settings, "group.id": group})
+        begun = time.monotonic_ns()
+        try:
+            (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=REQUEST_SECONDS)
+        except KafkaException as trouble:
+            raise NotReproduced(f"the position of {group} on {topic}-{partition} cannot be read: {trouble}") from None
+        finally:
+            consumer.close()
+        if found.error is not None:
+            raise NotReproduced(f"the position of {group} on {topic}-{partition} cannot be read: {found.error}")
+        return Position(position_of(group, topic, partition), "read", begun, time.monotonic_ns(), max(found.offset, -1))
 
     def mark(self, places: Sequence[Place]) -> list[Marked]:
         """Append a marker to each topic-partition: what a final read must reach. Raises NotReproduced."""

@@ -112,6 +112,20 @@ class Transaction(Options):
         return ()
 
 
+class Position(Options):
+    """Commit a group's position on a topic-partition within the transaction, and wait for the client's word on it."""
+
+    do: Literal["position"]
+    group: Label = "gallery"
+    topic: str
+    partition: int = 0
+    offset: int = Field(ge=0)
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        return ()
+
+
 class InSync(Options):
     """The ISR of a topic-partition, and its leader unless any is right (-1: none)."""
 
@@ -174,7 +188,9 @@ class Node(Options):
         return () if self.label is None else (self.label,)
 
 
-Step = Annotated[Hold | Release | Send | Load | Stop | Transaction | Await | Wait | Node, Field(discriminator="do")]
+Step = Annotated[
+    Hold | Release | Send | Load | Stop | Transaction | Position | Await | Wait | Node, Field(discriminator="do")
+]
 
 
 def without(schedule: tuple[Step, ...], labels: tuple[str, ...]) -> tuple[Step, ...]:

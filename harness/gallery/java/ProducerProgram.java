@@ -18,8 +18,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class ProducerProgram {
@@ -96,6 +99,14 @@ public class ProducerProgram {
             }
             case "commit", "abort" -> {
                 endTransaction("commit".equals(command.get("do")));
+                done(op);
+            }
+            case "position" -> {
+                producer.sendOffsetsToTransaction(
+                        Map.of(
+                                new TopicPartition((String) command.get("place"), (int) number(command, "partition")),
+                                new OffsetAndMetadata(number(command, "offset"))),
+                        new ConsumerGroupMetadata((String) command.get("group")));
                 done(op);
             }
             case "close" -> {
