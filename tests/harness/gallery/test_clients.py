@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from squall.harness.errors import UsageError
@@ -102,7 +103,21 @@ class FakeProducer:
         self.waiting.clear()
 
     def flush(self, seconds: float) -> None:
-        """Nothing is delivered in time."""
+        self.poll(seconds)
+
+    def init_transactions(self, seconds: float) -> None:
+        self.transactions: list[str] = []
+
+    def begin_transaction(self) -> None:
+        self.transactions.append("begin")
+
+    def commit_transaction(self, seconds: float) -> None:
+        self.transactions.append("commit")
+        if "refuse" in self.settings:
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(48))
+
+    def abort_transaction(self, seconds: float) -> None:
+        self.transactions.append("abort")
 
 
 @pytest.fixture
@@ -128,11 +143,48 @@ def test_the_librdkafka_program_fills_records_up_and_reports_offsets(
 
 def test_what_is_open_at_the_close_ends_as_info(answers: tuple[Program, list[dict[str, Any]]]) -> None:
     one, given = answers
-    one._producer.poll = lambda seconds: None  # type: ignore[union-attr, method-assign]
+    one._producer.poll = lambda seconds: None  # type: ignore[union-attr, method-assign]  # nothing is delivered
     one.step({"op": 2, "do": "send", "topic": "a", "partitions": [0], "each": 1, "first": 1, "size": 0})
     one.step({"op": 3, "do": "close"})
     assert [(row["value"], row["type"]) for row in given if "value" in row] == [(1, "info")]
     assert given[-1] == {"op": 3, "done": True}
+
+
+@pytest.mark.parametrize(
+    ("end", "settings", "fates"),
+    [
+        ("commit", {}, [("ok", 0), ("ok", 1)]),
+        ("abort", {}, [("fail", None), ("fail", None)]),
+        ("commit", {"refuse": "yes"}, [("info", None), ("info", None)]),
+    ],
+)
+def test_records_share_the_fate_of_their_transaction(
+    monkeypatch: pytest.MonkeyPatch, end: str, settings: dict[str, str], fates: list[tuple[str, int | None]]
+) -> None:
+    """A record that the broker has acknowledged is not committed, and is not told as such before."""
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(librdkafka_program.confluent_kafka, "Producer", FakeProducer)
+    one = Program(given.append)
+    one.step({"op": 1, "do": "open", "settings": {"transactional.id": "t", **settings}})
+    one.step({"op": 2, "do": "begin"})
+    one.step({"op": 3, "do": "send", "topic": "a", "partitions": [0, 1], "each": 1, "first": 7, "size": 0})
+    assert [row["appended"] for row in given if "appended" in row] == [7, 8]
+    assert not [row for row in given if "value" in row]
+    one.step({"op": 4, "do": end})
+    assert [(row["type"], row.get("offset")) for row in given if "value" in row] == fates
+    assert ("error" in given[-1]) == bool(settings), "the command itself failed, or not"
+
+
+def test_a_record_within_a_transaction_can_be_waited_for(tmp_path: Path) -> None:
+    source = ECHO.replace('if do == "open"', 'if do == "position"').replace('"client": "echo 1.0"', '"done": True')
+    told = source.replace(
+        'elif do == "send":', 'elif do == "send":\n        print(json.dumps({"op": op, "appended": 1}))'
+    )
+    with program(tmp_path, told) as client:
+        client.position("g", "a", 0, 5)
+        client.wait_until_appended(client.send("a", [0]), 1, 10)
+        with pytest.raises(NotReproduced, match="only 1 of 2 records of a transaction"):
+            client.wait_until_appended(2, 2, 0.1)
 
 
 def test_the_librdkafka_program_names_what_it_does_not_know(answers: tuple[Program, list[dict[str, Any]]]) -> None:

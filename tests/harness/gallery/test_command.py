@@ -12,7 +12,7 @@ from squall.harness.cli.main import status_of
 def test_the_list_names_every_entry_with_what_is_live(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["gallery"]) == 0
     said = capsys.readouterr().out
-    assert all(name in said for name in ("D1", "J1", "L1", "live", "duplicate", "phantom", "lost_write"))
+    assert all(name in said for name in ("D1", "J1", "L1", "T2", "live", "duplicate", "phantom", "lost_write"))
 
 
 def test_an_entry_is_described_with_its_twin(capsys: pytest.CaptureFixture[str]) -> None:

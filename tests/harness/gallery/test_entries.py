@@ -28,7 +28,7 @@ def entry(request: pytest.FixtureRequest) -> Entry:
 
 def test_every_file_of_the_gallery_is_an_entry() -> None:
     files = {path.stem for path in (SHIPPED / "gallery").glob("*")}
-    assert {one.name for one in SHIPPED_ENTRIES} == files >= {"D1", "J1", "L1"}
+    assert {one.name for one in SHIPPED_ENTRIES} == files >= {"D1", "J1", "L1", "T1a", "T1b", "T2", "T3"}
 
 
 def test_a_minimal_history_is_invalid_with_the_entrys_anomaly(entry: Entry, tmp_path: Path) -> None:
@@ -53,7 +53,8 @@ def test_the_twin_differs_and_expects_the_opposite(entry: Entry) -> None:
     assert (broken.expects, twin.expects) == ("invalid", "valid")
     assert broken.words != twin.words
     assert twin.schedule, "a twin does something"
-    assert entry.is_live or broken.client != twin.client or broken.cluster != twin.cluster
+    fixed = broken.client != twin.client or broken.cluster != twin.cluster or broken.system != twin.system
+    assert entry.is_live or fixed, "what is fixed has a fixed twin"
 
 
 def test_a_reproduction_is_dated(entry: Entry) -> None:
@@ -82,6 +83,7 @@ def edited(tmp_path: Path, **changes: object) -> Path:
     return file
 
 
+MARKER = {"f": "marker", "process": 1, "time": [0, 1], "value": 1}
 HOLD = {"do": "hold", "as": "h", "api": "Produce"}
 
 
@@ -97,7 +99,10 @@ HOLD = {"do": "hold", "as": "h", "api": "Produce"}
         ({"references": []}, ("references",)),
         ({"fixed": 4}, ("fixed",)),
         ({"minimal__broken": []}, ("minimal.broken",)),
-        ({"minimal__broken": [{"f": "marker", "process": 1, "time": [0, 1]}] * 11}, ("minimal.broken", "10")),
+        ({"minimal__broken": [MARKER] * 11}, ("minimal.broken", "10")),
+        ({"minimal__broken": [MARKER | {"value": None}]}, ("minimal.broken[0]", "a marker needs one")),
+        ({"minimal__broken": [MARKER | {"f": "read"}]}, ("minimal.broken[0]", "register")),
+        ({"minimal__broken": [MARKER | {"register": "r"}]}, ("minimal.broken[0]", "register")),
         ({"cluster__proxied": [2]}, ("cluster", "no broker 2")),
         ({"cluster__proxied": []}, ("schedule", "broker 1 has no proxy", "cluster.proxied")),
         ({"cluster__topics": {"events": {"replicas": [[2]]}}}, ("topics.events", "no broker 2")),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from squall.harness.gallery.clients import Sent
 from squall.harness.gallery.entry import BROKEN, chosen
 from squall.harness.gallery.history import operations_of, write_run
-from squall.harness.gallery.observer import MARKER, Marked, Read
+from squall.harness.gallery.observer import MARKER, Marked, Position, Read
 from squall.results.check import verdict_of
 from squall.results.history.segments import FaultWindow
 from squall.results.synthetic.forge import ORIGIN, Forged
@@ -57,3 +58,33 @@ def test_a_schedule_that_did_not_act_is_never_valid(
     arm = chosen(["D1"])[0].arm(BROKEN)
     write_run(tmp_path, arm, history(*values), topics={"events": 1}, faults=[fault])
     assert verdict_of(tmp_path).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("second", "read", "verdict"),
+    [("ok", 10, "valid"), ("ok", 5, "invalid"), ("fail", 5, "valid"), ("fail", 10, "invalid")],
+)
+def test_a_groups_position_is_a_register(
+    tmp_path: Path, second: Literal["ok", "fail"], read: int, verdict: str
+) -> None:
+    """A committed transaction has moved it, an aborted one has not."""
+    positions = [
+        Position("p", "write", 100 + 5, 100 + 10, 5),
+        Position("p", "write", 100 + 20, 100 + 30, 10, second),
+        Position("p", "read", 100 + 40, 100 + 50, read),
+    ]
+    arm = chosen(["T3"])[0].arm(BROKEN)
+    operations = history(1)
+    write_run(
+        tmp_path, arm, operations, topics={"events": 1}, faults=[], positions=positions, began=100, fault_free=True
+    )
+    assert verdict_of(tmp_path).verdict == verdict
+
+
+def test_a_position_that_was_never_committed_is_an_absent_one(tmp_path: Path) -> None:
+    positions = [Position("p", "read", 140, 150, -1)]
+    arm = chosen(["T3"])[0].arm(BROKEN)
+    write_run(
+        tmp_path, arm, history(1), topics={"events": 1}, faults=[], positions=positions, began=100, fault_free=True
+    )
+    assert verdict_of(tmp_path).anomalies == ()
