@@ -79,6 +79,8 @@ def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wh
         "squall/results/checkers/engine/log4j2.properties",
         "squall/suites/quickstart.yaml",
         "squall/suites/swarm.yaml",
+        "squall/suites/gallery/D1.yaml",
+        "squall/harness/gallery/java/ProducerProgram.java",
         *(f"squall/{room}/py.typed" for room in ROOMS if room != "benchmarks"),
     ],
 )

@@ -47,6 +47,8 @@ from squall.harness.cli.regression.flakes import flakes
 from squall.harness.cli.regression.trends import trends_app
 from squall.harness.dashboard.command import dashboard_app
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.gallery.command import EXAMPLES as GALLERY_EXAMPLES
+from squall.harness.gallery.command import gallery
 from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
 from squall.harness.terminal.console import console
 from squall.harness.terminal.documents import JsonOption, print_document
@@ -831,6 +833,7 @@ app.command(
 )(sql)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("flakes", epilog=FLAKES_EXAMPLES)(flakes)
+app.command("gallery", epilog=GALLERY_EXAMPLES)(gallery)
 app.command("mutants", epilog=MUTANTS_EXAMPLES)(mutants)
 app.command("buggify", epilog=BUGGIFY_EXAMPLES)(buggify)
 app.command("capabilities", epilog=CAPABILITIES_EXAMPLES)(capabilities)

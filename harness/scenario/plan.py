@@ -201,6 +201,13 @@ def _messages(options: FaultOptions) -> str:
     return f"{options.api} {options.direction}s, {options.senders or 'all hosts'} to {options.receivers}"
 
 
+def _why_not_simulated(entry: FaultOptions) -> str | None:
+    """Why the simulation cannot carry out this fault, worded to follow its name; None if it can."""
+    if isinstance(entry, RpcHold) and entry.picks_single:
+        return "with `count`, `pass_others` or `until` takes single messages out, which the simulated network does not"
+    return why_not_simulated(kind_of(entry))
+
+
 def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:
     """Raise UsageError for a fault of what the simulation does not have, and for plugins that do not support it."""
     system = scenario.cluster.system
@@ -222,7 +229,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
                 " the simulated ensemble has no hosts",
                 remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
             )
-        if reason := why_not_simulated(kind_of(entry)):
+        if reason := _why_not_simulated(entry):
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} {reason};"
                 " only hosts of a lab or an inventory do",

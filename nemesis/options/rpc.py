@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from squall.nemesis.core.durations import Seconds
-from squall.nemesis.options.base import Api, FaultOptions, Target
+from squall.nemesis.options.base import Api, FaultOptions, Options, Target
 
 
 class _Rpc(FaultOptions):
@@ -19,10 +19,35 @@ class _Rpc(FaultOptions):
     receivers: Target = Field(default="all nodes", alias="to")
 
 
+class Until(Options):
+    """So many messages of this API have passed the proxy since the first one was held."""
+
+    api: Api
+    direction: Literal["request", "response"] = "response"
+    messages: int = Field(default=1, ge=1)
+
+
 class RpcHold(_Rpc):
     """Holds back messages of `api`, and all later ones on the same connection, until the fault ends."""
 
     fault: Literal["rpc-hold"]
+    count: int | None = Field(default=None, ge=1)
+    pass_others: bool = False
+    outlive: bool = False
+    until: Until | None = None
+
+    @model_validator(mode="after")
+    def _can_outlive(self) -> RpcHold:
+        if self.outlive and self.direction == "response":
+            raise ValueError("outlive: a response cannot outlive its connection: its receiver is gone")
+        if self.outlive and not self.pass_others:
+            raise ValueError("outlive: needs `pass_others: true`: the message is taken out of its connection")
+        return self
+
+    @property
+    def picks_single(self) -> bool:
+        """Whether it does more than hold all messages where they are."""
+        return self.count is not None or self.pass_others or self.until is not None
 
 
 class RpcCut(_Rpc):

@@ -45,6 +45,8 @@ NFT_TABLE = "inet squall_rpc"
 DIRECTIONS = ("request", "response")
 NODE = "node"
 HIGHEST_API_KEY = 32_767
+FATES = ("delivered", "late", "answered", "dropped")
+"""What can become of a message that was taken out of its connection; a probe names those that occurred."""
 MOST_MESSAGES = 1_000_000_000
 AFTER_MANGLE = -140
 """Priority of the chain: after the chain that delays packets at the receiver, which dequeues and requeues them."""
@@ -199,6 +201,10 @@ def rule_of(entry: Entry) -> RuleSpec:
         messages=arguments["messages"],
         deadline=entry.deadline,
         treatment=arguments.get("treatment"),
+        count=arguments.get("count"),
+        pass_others=arguments.get("pass_others", False),
+        outlive=arguments.get("outlive", False),
+        until=arguments.get("until"),
     )
 
 
@@ -220,6 +226,7 @@ class Hold:
             "sources": checked_sources(arguments.get("sources")),
             "messages": self._messages(arguments),
             "ports": self._ports(str(arguments.get("name") or NODE)),
+            **self._picking(arguments, direction),
         }
         self._faults.effects.forget(text(arguments, "id"))
         return prepared
@@ -253,6 +260,16 @@ class Hold:
     def _messages(self, arguments: dict[str, Any]) -> int | None:
         return None
 
+    def _picking(self, arguments: dict[str, Any], direction: str) -> dict[str, Any]:
+        """Which messages are held, and how, as far as the arguments say more than all of them in place."""
+        count, until = arguments.get("count"), arguments.get("until")
+        picking = {name: flag(arguments, name) for name in ("pass_others", "outlive")}
+        if count is not None and whole_number(arguments, "count", MOST_MESSAGES) == 0:
+            raise VerbError("bad_argument", "count: 0 must be at least 1")
+        if picking["outlive"] and (direction == "response" or not picking["pass_others"]):
+            raise VerbError("bad_argument", "outlive: only a request that lets others pass can outlive its connection")
+        return {**picking, "count": count, "until": None if until is None else checked_event(until)}
+
     def _ports(self, name: str) -> list[int]:
         """The ports where the node accepts connections, by its definition: the node may be down now."""
         ports = self._faults.processes.definition(name).ports
@@ -270,6 +287,31 @@ class Cut(Hold):
 
     def _messages(self, arguments: dict[str, Any]) -> int | None:
         return whole_number({"messages": 1, **arguments}, "messages", MOST_MESSAGES)
+
+    def _picking(self, arguments: dict[str, Any], direction: str) -> dict[str, Any]:
+        return {}
+
+
+def flag(arguments: Mapping[str, Any], name: str) -> bool:
+    """Return a yes or no; no if it is not stated. Raises VerbError."""
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise VerbError("bad_argument", f"{name}: {value!r} must be true or false")
+    return value
+
+
+def checked_event(event: object) -> dict[str, Any]:
+    """Check the event that releases what is held: so many messages of an API have passed. Raises VerbError."""
+    if not isinstance(event, dict):
+        raise VerbError("bad_argument", f"until: {event!r} must be an object of api_key, direction and messages")
+    direction = text(event, "direction")
+    if direction not in DIRECTIONS:
+        raise VerbError("bad_argument", f"until.direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
+    return {
+        "api_key": whole_number(event, "api_key", HIGHEST_API_KEY),
+        "responses": direction == "response",
+        "messages": max(1, whole_number(event, "messages", MOST_MESSAGES)),
+    }
 
 
 def checked_ports(ports: object) -> list[int]:
@@ -296,4 +338,5 @@ def probe(faults: MessageFaults, id: str, entry: Entry | None) -> dict[str, Any]
         "waiting": faults.waiting(id) if acting else 0,
         "reset": effect.reset,
         "cut_short": effect.cut_short or (entry is not None and not acting),
+        **{fate: count for fate in FATES if (count := getattr(effect, fate))},
     }

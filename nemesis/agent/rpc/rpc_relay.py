@@ -2,7 +2,8 @@
 
 A held message stops its direction of this connection, and only that: nothing more is read there, so the sender sees a
 receiver that takes nothing (TCP's window). What the kernel has received meanwhile still arrives when the hold ends,
-even if the sender has given up. The other direction continues.
+even if the sender has given up. The other direction continues. A rule with `pass_others` takes the message out
+instead, and what comes behind it passes (`rpc_aside.py`).
 
 When a side ends the connection, the other side sees what it would have seen directly: an end as an end, a reset as a
 reset. A cut resets the client, and the node too, except for a request that must still arrive: there the node reads it,
@@ -22,9 +23,10 @@ import fcntl
 import socket
 import struct
 import termios
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from squall.nemesis.agent.net.addresses import Address
+from squall.nemesis.agent.rpc.rpc_aside import Aside, Held
 from squall.nemesis.agent.rpc.rpc_frames import Asked, FrameScanner, Header, Piece
 from squall.nemesis.agent.rpc.rpc_rules import Rule, Rules
 from squall.nemesis.agent.rpc.rpc_stream import Stream
@@ -58,6 +60,12 @@ class _Way:
     ended: bool = False
     cutter: Rule | None = None
     """The rule that may cut when the message under way has arrived."""
+    held: Held | None = None
+    """The message under way, while it is being taken out."""
+    api_key: int | None = None
+    """Of the message under way; None if it is unknown."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the first to the last piece of a message, so that a message taken out goes in between two others."""
 
 
 class Relay:
@@ -69,6 +77,7 @@ class Relay:
         self._source = source
         self._rules = rules
         self._stream = Stream(source, rules, lambda reset: self._end(Ending.RESET if reset else Ending.CLOSED))
+        self._aside = Aside(self._deliver, self._leave_if_quiet)
         self._asked = Asked()
         self._requests = _Way(client, node, False, FrameScanner(responses=False))
         self._responses = _Way(node, client, True, FrameScanner(responses=True))
@@ -89,6 +98,7 @@ class Relay:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await self._aside.close()
             self._stream.close()
             client_reset, node_reset = (self._ending or Ending.RESET).value
             close(self._client, reset=client_reset)
@@ -109,20 +119,20 @@ class Relay:
     def _leave_if_quiet(self) -> None:
         ways = (self._requests, self._responses)
         underway = any(way.moving or not way.scanner.between_messages or something_to_read(way.source) for way in ways)
-        if self._leaving and not underway and not self._asked:
+        if self._leaving and not underway and not self._asked and not self._aside:
             self._end(Ending.CLOSED)
 
     async def _carry(self, way: _Way) -> None:
         """Carry one direction until its end."""
-        loop = asyncio.get_running_loop()
         try:
-            while data := await loop.sock_recv(way.source, CHUNK):
-                way.moving = True
-                for piece in way.scanner.feed(data):
-                    await self._pass_on(way, piece)
-                way.moving = False
-                self._leave_if_quiet()
-            await loop.sock_sendall(way.sink, way.scanner.rest())
+            try:
+                await self._carry_bytes(way)
+            except OSError:
+                if way.responses or not self._aside.outliving:
+                    raise
+                self._aside.sender_left()  # by a reset
+            if not way.responses:
+                await self._sender_left(way)
             await self._stream.before_end()
             way.sink.shutdown(socket.SHUT_WR)
             way.ended = True
@@ -133,33 +143,96 @@ class Relay:
         except _Over:
             return
 
+    async def _carry_bytes(self, way: _Way) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await loop.sock_recv(way.source, CHUNK):
+            way.moving = True
+            for piece in way.scanner.feed(data):
+                await self._pass_on(way, piece)
+            way.moving = False
+            self._leave_if_quiet()
+        if way.responses or not self._aside.outliving:  # else a message follows, and these bytes belong to none
+            await loop.sock_sendall(way.sink, way.scanner.rest())
+
+    async def _sender_left(self, way: _Way) -> None:
+        """The client sends no more. A request that outlives it keeps the node's side open until it is answered."""
+        if way.writing.locked():  # its last message is incomplete, so that nothing can follow it
+            await self._aside.close()
+        outliving = self._aside.outliving
+        self._aside.sender_left()
+        if outliving:
+            await self._aside.settled()
+            self._end(Ending.CLOSED)
+            raise _Over
+
     async def _pass_on(self, way: _Way, piece: Piece) -> None:
         if piece.first is not None:
             way.cutter = await self._meet(way, piece.first)
+            if way.held is None:
+                await way.writing.acquire()
+        if way.held is not None:
+            self._take_out(way, way.held, piece)
+            return
         cut = piece.last and way.cutter is not None and way.cutter.cuts_after()
         if cut:
             self._tasks[not way.responses].cancel()  # first, so that a response sent at once is lost too
-        await self._stream.send(way.sink, piece.data)
+        await self._send(way, piece.data)
+        if piece.last:
+            if way.writing.locked():
+                way.writing.release()
+            if way.api_key is not None:
+                self._rules.note_passed(way.api_key, responses=way.responses)
         if cut:
             if way.responses:
                 await arrival(way.sink)
             self._end(Ending.RESET if way.responses else Ending.RESET_BUT_ARRIVED)
             raise _Over
 
+    async def _send(self, way: _Way, data: bytes) -> None:
+        try:
+            await self._stream.send(way.sink, data)
+        except OSError:
+            if not way.responses or not self._aside.outliving:
+                raise
+            self._aside.sender_left()  # nobody receives responses any more; they are read to their end
+
+    def _take_out(self, way: _Way, held: Held, piece: Piece) -> None:
+        held.data += piece.data
+        if piece.last:
+            way.held = None
+            self._aside.keep(held)
+
+    async def _deliver(self, held: Held) -> None:
+        """Write a message that was taken out, between two others."""
+        way = self._responses if held.response else self._requests
+        async with way.writing:
+            if not held.response:
+                self._asked.note(held.header)
+            await self._stream.send(way.sink, bytes(held.data))
+
     async def _meet(self, way: _Way, message: Header) -> Rule | None:
-        """Wait while rules hold the message. Returns the rule that will cut after it, if there is one."""
+        """Wait while rules hold the message. Returns the rule that will cut after it, if there is one.
+
+        If a rule takes the message out, it is `way.held` from here on.
+        """
         if way.responses:
-            api_key = self._asked.api_key_of(message)
+            way.api_key = self._asked.api_key_of(message)
+            self._aside.answered(message.correlation)
         else:
-            self._asked.note(message)
-            api_key = message.api_key
-        if api_key is None:
+            way.api_key = message.api_key
+        if way.api_key is None:
             return None
-        while (rule := self._rules.find(self._source, api_key, responses=way.responses)) and rule.holds:
+        while (rule := self._rules.find(self._source, way.api_key, responses=way.responses)) and rule.holds:
+            if rule.spec.pass_others:
+                rule.take()
+                way.held = Held(rule, message, way.responses)
+                return None
             await rule.hold()
         if rule is not None and rule.cuts_before():
             self._end(Ending.RESET)
             raise _Over
+        if not way.responses:
+            self._asked.note(message)
         return rule
 
 

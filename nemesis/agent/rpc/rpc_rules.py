@@ -4,6 +4,10 @@ A rule concerns the messages of one API between this host's node and some addres
 holds them until it ends, or (with `messages`) cuts the connection whenever so many have arrived; with 0, instead of
 every one. Rules that hold precede rules that cut. These are the simulation's rules, on real sockets.
 
+A hold can pick out single messages: `count` is how many it holds at most, `pass_others` takes a message out of its
+connection so that later ones pass (`rpc_aside.py`), `outlive` delivers it although its sender has gone, and `until`
+releases what is held at an event, before the rule ends: once so many other messages of an API have passed.
+
 Each rule ends at its deadline (monotonic seconds), whichever other processes have died. What it has done is written at
 once, to a small file per fault, so that it is known after the proxy has ended.
 """
@@ -41,6 +45,12 @@ class RuleSpec:
     deadline: float
     treatment: Mapping[str, Any] | None = None
     """What happens to the bytes of connections (`rpc_stream.py`); such a rule affects no messages."""
+    count: int | None = None
+    """How many messages it holds at most; None for all."""
+    pass_others: bool = False
+    outlive: bool = False
+    until: Mapping[str, Any] | None = None
+    """`api_key`, `responses` and `messages`: what is held is released when so many of these have passed since."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RuleSpec:
@@ -50,12 +60,17 @@ class RuleSpec:
 @dataclass(frozen=True)
 class Effect:
     """What a fault has done: messages held or cut at; connections reset so that they reconnect through the proxy;
-    whether it ended before its time, because the proxy died.
+    whether it ended before its time, because the proxy died. Of messages taken out of their connection: delivered,
+    delivered after the sender had gone (`late`), answered after that, dropped with their connection.
     """
 
     met: int = 0
     reset: int = 0
     cut_short: bool = False
+    delivered: int = 0
+    late: int = 0
+    answered: int = 0
+    dropped: int = 0
 
 
 class Effects:
@@ -91,7 +106,11 @@ class Rule:
     effects: Effects
     waiting: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the rule is over, or at the event named by `until`. It holds nothing from then on."""
     _passed: int = 0
+    _held: int = 0
+    _others: int = 0
     _networks: tuple[Network, ...] = ()
 
     def __post_init__(self) -> None:
@@ -105,14 +124,46 @@ class Rule:
     def holds(self) -> bool:
         return self.spec.messages is None
 
+    @property
+    def holds_more(self) -> bool:
+        """Whether it would hold another message."""
+        return not self.released.is_set() and (self.spec.count is None or self._held < self.spec.count)
+
     async def hold(self) -> None:
-        """Wait until the rule is over."""
+        """Hold a message where it is: wait until it is released."""
+        self.take()
+        await self.until_released()
+
+    def take(self) -> None:
+        """A message begins that this rule holds."""
+        self._held += 1
         self._count(met=1)
+
+    async def until_released(self) -> None:
+        """Wait, as a message that is held."""
         self.waiting += 1
         try:
-            await self.over.wait()
+            await self.released.wait()
         finally:
             self.waiting -= 1
+
+    def note_passed(self, api_key: int, *, responses: bool) -> None:
+        """Another message has passed the proxy: release what is held, if this was the event."""
+        until = self.spec.until
+        if until is None or not self.waiting or (until["api_key"], until["responses"]) != (api_key, responses):
+            return
+        self._others += 1
+        if self._others >= until["messages"]:
+            self.released.set()
+
+    def note_delivered(self, *, late: bool) -> None:
+        self._count(delivered=1, late=int(late))
+
+    def note_answered(self) -> None:
+        self._count(answered=1)
+
+    def note_dropped(self) -> None:
+        self._count(dropped=1)
 
     def cuts_before(self) -> bool:
         """When such a message begins: whether it is lost with its connection."""
@@ -138,9 +189,11 @@ class Rule:
     def has_reset(self, connections: int) -> None:
         self._count(reset=connections)
 
-    def _count(self, met: int = 0, reset: int = 0) -> None:
+    def _count(self, **more: int) -> None:
         so_far = self.effects.of(self.spec.id)
-        self.effects.keep(self.spec.id, replace(so_far, met=so_far.met + met, reset=so_far.reset + reset))
+        self.effects.keep(
+            self.spec.id, replace(so_far, **{name: getattr(so_far, name) + count for name, count in more.items()})
+        )
 
 
 class Rules:
@@ -180,8 +233,14 @@ class Rules:
             if rule.spec.treatment is None
             and (rule.spec.api_key, rule.spec.responses) == (api_key, responses)
             and rule.concerns(source)
+            and (rule.holds_more or not rule.holds)
         ]
         return min(met, key=lambda rule: not rule.holds, default=None)
+
+    def note_passed(self, api_key: int, *, responses: bool) -> None:
+        """A message of this API has passed, on any connection."""
+        for rule in self:
+            rule.note_passed(api_key, responses=responses)
 
     def treating(self, source: Address) -> Rule | None:
         """The rule that treats the bytes of a connection from this address: the oldest."""
@@ -190,4 +249,6 @@ class Rules:
 
     def _end(self, ids: Iterable[str]) -> None:
         for id in list(ids):
-            self._rules.pop(id).over.set()
+            rule = self._rules.pop(id)
+            rule.over.set()
+            rule.released.set()

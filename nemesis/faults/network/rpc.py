@@ -1,5 +1,9 @@
 """Faults that affect one kind of request or response: it is held in transit, or its connection is cut.
 
+`rpc-hold` can pick out single messages instead (nemesis/agent/rpc/rpc_aside.py): it holds at most `count`, lets later
+ones pass, delivers a request after the death of its connection (`outlive`), and releases what it holds at an event
+(`until`). This is how a frame behaves that is still in the network when its client has given up and gone on.
+
 Both act at the receiving end of the requests (`rpc.hold`, `rpc.cut` on each host of `to`), where requests arrive and
 responses leave. A held message keeps its place in its connection: TCP does not let later messages overtake it, so all
 messages behind it wait too, while other connections continue. A request whose sender has given up still arrives when
@@ -12,6 +16,8 @@ when the fault begins, which is reported. If the proxy dies, the fault ends earl
 
 from __future__ import annotations
 
+from typing import Any
+
 from squall.nemesis.core.apis import API_KEYS
 from squall.nemesis.core.evidence import Facts, all_of
 from squall.nemesis.core.fault import FaultContext
@@ -22,8 +28,8 @@ from squall.nemesis.faults.kind import Kind
 from squall.nemesis.faults.network.stream import STREAMS
 from squall.nemesis.options import RpcCut, RpcHold
 
-SEEN = ("open", "met", "waiting", "reset", "cut_short")
-"""The fields kept of a response to `probe.rpc`; the last two come from hosts only."""
+SEEN = ("open", "met", "waiting", "reset", "cut_short", "delivered", "late", "answered", "dropped")
+"""The fields kept of a response to `probe.rpc`; those from `reset` on come from hosts only."""
 
 
 class DisturbRpc:
@@ -61,7 +67,7 @@ class DisturbRpc:
 
     async def inject(self, ttl: float) -> None:
         context, options = self._context, self._options
-        more = {"messages": options.messages} if isinstance(options, RpcCut) else {}
+        more = {"messages": options.messages} if isinstance(options, RpcCut) else _picking(options)
         await all_of(
             context.hosts[name].call(
                 "rpc.cut" if isinstance(options, RpcCut) else "rpc.hold",
@@ -97,6 +103,7 @@ class DisturbRpc:
         done = "cut at" if isinstance(self._options, RpcCut) else "held"
         reset = _sum_of("reset", during)
         also = f", after {reset} connections were reset to come through the proxy" if reset else ""
+        also += "".join(f", {count} {words}" for name, words in FATES.items() if (count := _sum_of(name, during)))
         return f"{self._met(during)} {self._options.api} {self._options.direction}s {done}{also}"
 
     def _met(self, facts: Facts) -> int:
@@ -104,6 +111,24 @@ class DisturbRpc:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+FATES = {
+    "delivered": "delivered",
+    "late": "after their sender had gone",
+    "answered": "answered",
+    "dropped": "lost with their connection",
+}
+"""What became of messages that were taken out of their connection, in words."""
+
+
+def _picking(options: RpcHold) -> dict[str, Any]:
+    """The arguments of a hold that picks out single messages."""
+    if not options.picks_single:
+        return {}
+    until = options.until
+    event = None if until is None else {**until.model_dump(exclude={"api"}), "api_key": API_KEYS[until.api]}
+    return {"count": options.count, "pass_others": options.pass_others, "outlive": options.outlive, "until": event}
 
 
 def _sum_of(count: str, facts: Facts) -> int:

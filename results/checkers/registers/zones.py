@@ -160,7 +160,9 @@ class Zones:
         operations, values = self.operations, self.values
         rows = np.flatnonzero(usable & operations.observes)
         writer = values.writer[values.seen[rows]]
-        early = rows[(writer >= 0) & (operations.completed[rows] < operations.invoked[writer])]
+        written = writer >= 0  # neither the initial value nor one that nobody wrote
+        rows, writer = rows[written], writer[written]
+        early = rows[operations.completed[rows] < operations.invoked[writer]]
         pairs = [(row, int(values.writer[values.seen[row]])) for row in early.tolist()]
         self._report("register_future_read", [(writer, row) for row, writer in pairs], pairs)
         wrong = np.zeros(len(operations), np.bool_)

@@ -91,3 +91,34 @@ def test_the_receivers_are_told_whose_messages_are_meant(
             },
         )
     ]
+
+
+def test_the_receivers_are_told_which_single_message_is_meant(
+    world: FakeWorld, drive: Callable[[Coroutine[Any, Any, Any]], Any]
+) -> None:
+    async def answer(verb: str, **arguments: Any) -> dict[str, Any]:
+        told.append(arguments)
+        return {}
+
+    told: list[dict[str, Any]] = []
+    world.hosts["c2"].call = answer  # type: ignore[method-assign, assignment]
+
+    async def story() -> None:
+        options = {"count": 1, "pass_others": True, "outlive": True, "until": {"api": "Produce", "messages": 2}}
+        fault = hold(world, **{"from": "b1", "to": "active controller"}, **options)
+        await fault.aim()
+        await fault.inject(9.0)
+
+    drive(story())
+    assert {name: told[0][name] for name in ("count", "pass_others", "outlive", "until")} == {
+        "count": 1,
+        "pass_others": True,
+        "outlive": True,
+        "until": {"api_key": 0, "direction": "response", "messages": 2},
+    }
+
+
+def test_what_became_of_a_message_taken_out_is_evidence(world: FakeWorld) -> None:
+    during = messages(c1={"met": 1, "reset": 0, "delivered": 1, "late": 1, "answered": 1})
+    told = hold(world).told(during)
+    assert all(words in told for words in ("1 Fetch requests held", "1 delivered", "1 after their sender had gone"))

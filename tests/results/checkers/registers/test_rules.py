@@ -53,6 +53,12 @@ def test_a_register_that_works_has_no_anomaly() -> None:
     assert not anomalies(read(ABSENT, (0, 1)), write(1, (2, 4)), read(1, (3, 5)), cas(1, 2, (6, 7)), read(2, (8, 9)))
 
 
+def test_a_register_that_was_only_read_is_judged() -> None:
+    """There is no write for the reads to be compared with."""
+    assert not anomalies(read(ABSENT, (0, 1)))
+    assert anomalies(read(7, (0, 1))) == {"register_phantom": 1}
+
+
 def test_a_value_that_nobody_wrote() -> None:
     assert anomalies(write(1, (0, 1)), read(2, (2, 3))) == {"register_phantom": 1}
     assert anomalies(write(1, (0, 1)), cas(2, 3, (2, 3))) == {"register_phantom": 1}

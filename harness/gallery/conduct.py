@@ -1,0 +1,297 @@
+"""Conduct one arm of an entry: nodes up, schedule, final reads; the history lies in a run directory afterwards.
+
+    run_dir = Conductor(arm, directory, say).run()
+
+Raises NotReproduced if the schedule could not be carried out as written, and UsageError if something is missing on
+this machine. Every process that was started has ended when it returns, however it returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import Final, Literal
+
+from squall.harness.gallery.clients import ClientProgram
+from squall.harness.gallery.entry import Arm
+from squall.harness.gallery.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.history import operations_of, write_run
+from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
+from squall.harness.gallery.observer import Observer, Position, position_of
+from squall.harness.gallery.programs import command_of, settings_of
+from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Transaction, Wait
+from squall.harness.gallery.steps import Position as PositionStep
+from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.systems.kafka.system import ApacheKafka
+from squall.results.history.segments import FaultWindow
+from squall.results.synthetic.forge import ORIGIN
+
+START_SECONDS: Final = 120.0
+NODE_SECONDS: Final = 10.0
+LOOK_EVERY_S: Final = 0.005
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Scene:
+    """What an arm runs on."""
+
+    nodes: KafkaNodes
+    proxies: Mapping[int, FrameProxy]
+    client: ClientProgram
+    observer: Observer
+    began: int = field(default_factory=time.monotonic_ns)
+
+
+class Conductor:
+    """Conducts one arm; `run_dir` must not exist yet."""
+
+    def __init__(self, arm: Arm, run_dir: Path, say: Say) -> None:
+        self._arm = arm
+        self._run_dir = run_dir
+        self._say = say
+        self._faults: dict[str, FaultWindow] = {}
+        self._holds: dict[str, Hold] = {}
+        self._sends: dict[str, tuple[int, int]] = {}
+        """The operation and the number of records of each send, by its name."""
+        self._loads: dict[str, int] = {}
+        self._positions: list[Position] = []
+        self._uncommitted: list[Position] = []
+        """Positions of the transaction that has not ended; they share its fate."""
+        self._groups: dict[str, tuple[str, str, int]] = {}
+
+    def run(self) -> Path:
+        """Conduct the arm, write its history, and return the run directory."""
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with ExitStack() as stack:
+            scene = self._scene(stack)
+            for step in self._arm.schedule:
+                self._carry_out(step, scene)
+            for operation in self._loads.values():
+                scene.client.stop(operation)
+            self._settle(scene)
+            scene.client.close()
+            self._write(scene, started, load_ended=time.monotonic_ns() - scene.began)
+        return self._run_dir
+
+    def _scene(self, stack: ExitStack) -> Scene:
+        arm, cluster = self._arm, self._arm.cluster
+        system = ApacheKafka(arm.system.version)
+        system.fetch(self._say)
+        command = command_of(arm.client)
+        self._run_dir.mkdir(parents=True)
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-gallery-")))
+        shape = ClusterShape(cluster.brokers, cluster.combined, cluster.proxied, cluster.config)
+        nodes = stack.enter_context(KafkaNodes(system, shape, work))
+        stack.callback(nodes.keep_logs, self._run_dir / "nodes")
+        nodes.start()
+        nodes.wait_until_listening(START_SECONDS)
+        proxies = {
+            node: stack.enter_context(
+                FrameProxy(port, nodes.ports[node], work / f"proxy-{node}", receive_buffer=cluster.receive_buffer)
+            )
+            for node, port in nodes.proxy_ports.items()
+        }
+        observer = Observer(nodes.bootstrap)
+        observer.wait_until(lambda: observer.brokers() == tuple(nodes.ports), "all brokers registered", START_SECONDS)
+        for name, topic in cluster.topics.items():
+            observer.create_topic(name, [list(replicas) for replicas in topic.replicas], topic.config)
+        for name, topic in cluster.topics.items():
+            for partition, replicas in enumerate(topic.replicas):
+                self._await_in_sync(observer, InSync(topic=name, partition=partition, isr=replicas), START_SECONDS)
+        client = stack.enter_context(ClientProgram(command, self._run_dir / "client.log"))
+        opened = client.open(settings_of(arm.client, nodes.bootstrap))
+        if opened.split()[-1] != arm.client.version:
+            raise NotReproduced(f"the client says it is {opened}, and {arm.client.words} is meant")
+        return Scene(nodes, proxies, client, observer)
+
+    # --- steps -------------------------------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def _carry_out(self, step: Step, scene: Scene) -> None:
+        raise AssertionError(f"no step {step}")
+
+    @_carry_out.register
+    def _(self, step: Hold, scene: Scene) -> None:
+        until = None if step.until is None else (step.until.api, step.until.direction, step.until.messages)
+        rule = HoldRule(step.label, step.api, step.direction, step.count, step.pass_others, step.outlive, until)
+        scene.proxies[step.broker].hold(rule)
+        self._holds[step.label] = step
+        alone = f" ({step.count} alone)" if step.count is not None and step.pass_others else ""
+        self._begin(step.label, "rpc-hold", f"broker {step.broker}", f"{step.api} {step.direction}{alone}", scene)
+
+    @_carry_out.register
+    def _(self, step: Release, scene: Scene) -> None:
+        self._release(step.hold, scene)
+
+    @_carry_out.register
+    def _(self, step: Send, scene: Scene) -> None:
+        operation = scene.client.send(step.topic, step.partitions, each=step.each, size=step.size)
+        self._sends[step.label] = operation, step.each * len(step.partitions)
+
+    @_carry_out.register
+    def _(self, step: Load, scene: Scene) -> None:
+        self._loads[step.label] = scene.client.load(step.topic, step.partitions, rate=step.rate, size=step.size)
+
+    @_carry_out.register
+    def _(self, step: Stop, scene: Scene) -> None:
+        scene.client.stop(self._loads.pop(step.load))
+
+    @_carry_out.register
+    def _(self, step: Transaction, scene: Scene) -> None:
+        scene.client.transaction(step.do)
+        if step.do != "begin":
+            fate: Literal["ok", "fail"] = "ok" if step.do == "commit" else "fail"
+            now = time.monotonic_ns()
+            self._positions += [dataclasses.replace(one, completed=now, type=fate) for one in self._uncommitted]
+            self._uncommitted.clear()
+
+    @_carry_out.register
+    def _(self, step: PositionStep, scene: Scene) -> None:
+        begun = time.monotonic_ns()
+        scene.client.position(step.group, step.topic, step.partition, step.offset)
+        name = position_of(step.group, step.topic, step.partition)
+        self._uncommitted.append(Position(name, "write", begun, None, step.offset))
+        self._groups[name] = (step.group, step.topic, step.partition)
+
+    @_carry_out.register
+    def _(self, step: Wait, scene: Scene) -> None:
+        time.sleep(step.time)
+
+    @_carry_out.register
+    def _(self, step: Await, scene: Scene) -> None:
+        if step.sent is not None:
+            scene.client.wait_for(*self._sends[step.sent], step.within)
+        elif step.appended is not None:
+            scene.client.wait_until_appended(*self._sends[step.appended], step.within)
+        elif step.in_sync is not None:
+            self._await_in_sync(scene.observer, step.in_sync, step.within)
+        else:
+            name, count = next(
+                (name, count)
+                for name, count in (
+                    (step.held, "met"),
+                    (step.dropped, "dropped"),
+                    (step.delivered, "delivered"),
+                    (step.answered, "answered"),
+                )
+                if name is not None
+            )
+            self._await_message(name, count, scene, step.within)
+
+    @_carry_out.register
+    def _(self, step: Node, scene: Scene) -> None:
+        node, target = scene.nodes.nodes[step.broker], f"broker {step.broker}"
+        if step.do in ("start", "resume"):
+            node.start() if step.do == "start" else node.resume()
+            after = f"process {'started' if step.do == 'start' else 'goes on'}"
+            self._end(target, scene, undone=node.runs and not node.is_paused, after=after)
+            return
+        fault = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}[step.do]
+        self._begin(target, fault, target, step.do, scene)
+        if step.do == "pause":
+            node.pause()
+            self._await(lambda: node.is_paused, f"{target} is stopped")
+            self._note(target, took=True, during="process stopped")
+        elif step.do == "kill":
+            node.kill()
+            self._note(target, took=not node.runs, during="process gone")
+        else:
+            gone = node.lose_power()
+            self._note(target, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
+
+    # --- waiting -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _await(holds: Callable[[], bool], what: str, seconds: float = NODE_SECONDS) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                raise NotReproduced(f"{what}: not so after {seconds:g} s")
+            time.sleep(LOOK_EVERY_S)
+
+    def _await_message(self, name: str, count: str, scene: Scene, seconds: float) -> None:
+        proxy = scene.proxies[self._holds[name].broker]
+        words = {"met": "held", "dropped": "lost with its connection"}.get(count, count)
+        self._await(lambda: getattr(proxy.effect(name), count) > 0, f"{name}: a message is {words}", seconds)
+
+    @staticmethod
+    def _await_in_sync(observer: Observer, wanted: InSync, seconds: float) -> None:
+        isr = None if wanted.isr is None else tuple(sorted(wanted.isr))
+
+        def holds() -> bool:
+            leader, found = observer.in_sync(wanted.topic, wanted.partition)
+            return (isr is None or found == isr) and (wanted.leader is None or leader == wanted.leader)
+
+        what = f"{wanted.topic}-{wanted.partition}: " + ", ".join(
+            [
+                *([] if isr is None else [f"ISR {list(isr)}"]),
+                *([] if wanted.leader is None else [f"leader {wanted.leader}"]),
+            ]
+        )
+        observer.wait_until(holds, what, seconds)
+
+    # --- faults as evidence --------------------------------------------------------------------------------------
+
+    def _begin(self, name: str, fault: str, target: str, summary: str, scene: Scene) -> None:
+        injected = time.monotonic_ns() - scene.began + ORIGIN
+        self._faults[name] = FaultWindow(
+            id=name, fault=fault, targets=(target,), summary=summary, injected=injected, before="nothing of it"
+        )
+
+    def _note(self, name: str, **facts: object) -> None:
+        known = {field: getattr(self._faults[name], field) for field in FaultWindow.__struct_fields__}
+        self._faults[name] = FaultWindow(**{**known, **facts})
+
+    def _end(self, name: str, scene: Scene, **facts: object) -> None:
+        if name in self._faults:
+            self._note(name, healed=time.monotonic_ns() - scene.began + ORIGIN, **facts)
+
+    def _release(self, name: str, scene: Scene) -> None:
+        proxy = scene.proxies[self._holds[name].broker]
+        proxy.release(name)
+        effect = proxy.effect(name)
+        done = [
+            f"{effect.met} held",
+            *(
+                f"{count} {fate}"
+                for fate in ("delivered", "late", "answered", "dropped")
+                if (count := getattr(effect, fate))
+            ),
+        ]
+        held = proxy.waiting(name)
+        self._end(name, scene, took=effect.met > 0, during=", ".join(done), undone=held == 0, after=f"{held} held")
+
+    def _settle(self, scene: Scene) -> None:
+        """End what is still open. A broker that is down at the end of the schedule stays down."""
+        for name in self._holds:
+            self._release(name, scene)
+
+    # --- the history -------------------------------------------------------------------------------------------
+
+    def _write(self, scene: Scene, started: str, load_ended: int) -> None:
+        topics = {name: len(topic.replicas) for name, topic in self._arm.cluster.topics.items()}
+        places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        marked = scene.observer.mark(places)
+        reads = scene.observer.read_all(marked)
+        positions = [*self._positions, *(scene.observer.position(*one) for one in self._groups.values())]
+        write_run(
+            self._run_dir,
+            self._arm,
+            operations_of(scene.client.sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
+            positions=[one for one in positions if one.completed is not None],
+            began=scene.began,
+            topics=topics,
+            faults=tuple(self._faults.values()),
+            fault_free=not self._faults,
+            started=started,
+            load_ended=load_ended,
+        )

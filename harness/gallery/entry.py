@@ -1,0 +1,287 @@
+"""An entry of the gallery: one published or found bug, in a file of suites/gallery.
+
+The file states what is broken and since when it is fixed, the reference, the mechanism in at most three sentences, the
+cluster and the client, the schedule, the twin with the opposite expectation, the expected anomaly, and the smallest
+history that shows it. `docs/gallery.md` explains each field. `Entry.arm` returns what one of the two runs consists of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from squall.harness.errors import UsageError
+from squall.harness.gallery.steps import Hold, Node, Step, problems, without
+from squall.harness.scenario.suites import HERE, SHIPPED
+from squall.harness.systems.kafka.properties import features as features_of
+from squall.harness.systems.kafka.properties import wrong_with_setting
+from squall.harness.systems.kafka.versions import VERSIONS
+from squall.harness.yaml_source import YamlSource, load_yaml, suggestion
+from squall.nemesis.options.base import Options
+from squall.results.checkers.anomalies import ANOMALIES
+
+FOLDER = "gallery"
+ENDING = ".yaml"
+MOST_OPERATIONS = 10
+MOST_SENTENCES = 3
+ArmName = Literal["broken", "twin"]
+BROKEN: Final = "broken"
+TWIN: Final = "twin"
+
+
+class System(Options):
+    """The system whose nodes run: Apache Kafka in one of the versions that Squall knows."""
+
+    name: Literal["kafka"] = "kafka"
+    version: str
+
+    @field_validator("version")
+    @classmethod
+    def _known(cls, version: str) -> str:
+        if version not in VERSIONS:
+            raise ValueError(f"is no version of Apache Kafka that Squall has{suggestion(version, VERSIONS)}")
+        return version
+
+
+class Client(Options):
+    """The library that sends, its version, and its settings by its own names."""
+
+    name: Literal["librdkafka", "java"]
+    version: str
+    settings: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        return f"{'Java producer' if self.name == 'java' else self.name} {self.version}"
+
+
+class Topic(Options):
+    """A topic by the replicas of its topic-partitions, the first of each its leader."""
+
+    replicas: tuple[tuple[int, ...], ...] = Field(min_length=1)
+    config: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Cluster(Options):
+    """The nodes on the loopback interface."""
+
+    brokers: int = Field(default=1, ge=1, le=5)
+    combined: bool = True
+    proxied: tuple[int, ...] = ()
+    receive_buffer: int | None = Field(default=None, ge=1024)
+    topics: Mapping[str, Topic]
+    config: Mapping[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _of_brokers(self) -> Cluster:
+        known = set(range(1, self.brokers + 1))
+        if stray := set(self.proxied) - known:
+            raise ValueError(f"proxied: there is no broker {min(stray)}; brokers are 1 to {self.brokers}")
+        for name, topic in self.topics.items():
+            if stray := {one for replicas in topic.replicas for one in replicas} - known:
+                raise ValueError(f"topics.{name}: there is no broker {min(stray)}; brokers are 1 to {self.brokers}")
+        return self
+
+
+class Operation(Options):
+    """One operation of a minimal history; `time` is its beginning and end, in ms, the end `null` if it never ended."""
+
+    f: Literal["send", "poll", "marker", "final_poll", "write", "read"]
+    """`write` and `read` are operations on `register_name`; `value` is what is written or found."""
+    process: int
+    time: tuple[int, int | None]
+    topic: str = "events"
+    partition: int = 0
+    register_name: str | None = Field(default=None, alias="register")
+    value: int | None = None
+    type: Literal["ok", "fail", "info"] = "ok"
+    offset: int | None = None
+    records: tuple[tuple[int, int], ...] = ()
+    """Offset and value of each record that a poll returned."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Operation:
+        if (self.f in ("write", "read")) != (self.register_name is not None):
+            raise ValueError("register: is for `write` and `read`, which need it")
+        if self.f != "poll" and self.f != "final_poll" and self.value is None:
+            raise ValueError(f"value: a {self.f} needs one")
+        return self
+
+
+class Histories(Options):
+    """The smallest history that shows the anomaly, and what the twin's is in its place."""
+
+    broken: tuple[Operation, ...] = Field(min_length=1, max_length=MOST_OPERATIONS)
+    twin: tuple[Operation, ...] = Field(min_length=1, max_length=MOST_OPERATIONS)
+
+
+class Twin(Options):
+    """What is different in the healthy twin: another client or version, other settings, or a step left out."""
+
+    why: str
+    system: System | None = None
+    client: Client | None = None
+    config: Mapping[str, str] | None = None
+    without: tuple[str, ...] = ()
+
+
+class Rate(Options):
+    """How often the broken version showed the anomaly when this was last measured."""
+
+    seen: int = Field(ge=1)
+    of: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Rate:
+        if self.seen > self.of:
+            raise ValueError(f"seen: {self.seen} must be at most {self.of}, the number of runs")
+        return self
+
+    @property
+    def words(self) -> str:
+        return f"{self.seen} of {self.of}"
+
+
+class Entry(Options):
+    """One bug; see the module."""
+
+    name: str = Field(pattern=r"^[A-Z][0-9]+[a-z]?$")
+    title: str
+    broken: str
+    """Product and versions that have it, in words."""
+    fixed: str | None
+    """The first version without it; null while it is live."""
+    references: tuple[str, ...] = Field(min_length=1)
+    mechanism: str
+    anomaly: str
+    rate: Rate
+    reproduced: datetime.date
+    system: System
+    client: Client
+    cluster: Cluster
+    schedule: tuple[Step, ...] = Field(min_length=1)
+    idempotent: bool = True
+    """Whether the client promises that no record stands twice."""
+    twin: Twin
+    minimal: Histories
+
+    @field_validator("anomaly")
+    @classmethod
+    def _known(cls, anomaly: str) -> str:
+        if anomaly not in ANOMALIES:
+            raise ValueError(f"is no anomaly of any check{suggestion(anomaly, list(ANOMALIES))}")
+        return anomaly
+
+    @field_validator("mechanism")
+    @classmethod
+    def _short(cls, mechanism: str) -> str:
+        sentences = len(re.findall(r"[.!?](?=\s|$)", mechanism.strip()))
+        if sentences > MOST_SENTENCES:
+            raise ValueError(f"has {sentences} sentences; say it in {MOST_SENTENCES}")
+        return mechanism
+
+    @property
+    def is_live(self) -> bool:
+        return self.fixed is None
+
+    def arm(self, name: ArmName) -> Arm:
+        """What the run of the broken version or of its twin consists of."""
+        if name == BROKEN:
+            return Arm(self, BROKEN, self.system, self.client, self.cluster, self.schedule)
+        twin = self.twin
+        config = {**self.cluster.config, **(twin.config or {})}
+        return Arm(
+            self,
+            TWIN,
+            twin.system or self.system,
+            twin.client or self.client,
+            self.cluster.model_copy(update={"config": config}),
+            without(self.schedule, twin.without),
+        )
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One of the two runs of an entry."""
+
+    entry: Entry
+    name: ArmName
+    system: System
+    client: Client
+    cluster: Cluster
+    schedule: tuple[Step, ...]
+
+    @property
+    def expects(self) -> Literal["valid", "invalid"]:
+        return "invalid" if self.name == BROKEN else "valid"
+
+    @property
+    def words(self) -> str:
+        """What runs."""
+        told = [f"Apache Kafka {self.system.version}", self.client.words]
+        told += [f"{key}={value}" for key, value in features_of(self.cluster.config).items()]
+        if self.name == TWIN and self.entry.twin.without:
+            told.append(f"without {', '.join(self.entry.twin.without)}")
+        return ", ".join(told)
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        return tuple(step for step in self.schedule if isinstance(step, Hold))
+
+
+def load_entry(path: Path) -> Entry:
+    """Read an entry. Raises UsageError that names file, line, field and what is right."""
+    source = load_yaml(path)
+    entry = source.validated(Entry)
+    if entry.name != path.stem:
+        raise source.error(("name",), f"{entry.name!r} must be the file's name, {path.stem!r}")
+    _refuse_what_does_not_fit(source, entry)
+    return entry
+
+
+def entries(here: Path = HERE) -> list[Entry]:
+    """Every entry; those of `here`/gallery replace shipped ones of the same name."""
+    found = {path.stem: path for root in (SHIPPED, here) for path in sorted((root / FOLDER).glob(f"*{ENDING}"))}
+    return [load_entry(found[name]) for name in sorted(found)]
+
+
+def chosen(names: list[str], here: Path = HERE) -> list[Entry]:
+    """The entries of these names, all if there are none. Raises UsageError for an unknown name."""
+    known = {entry.name: entry for entry in entries(here)}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"no entry of the gallery is named {name!r}{suggestion(name, list(known))}",
+                remedy=f"known are {', '.join(known) or 'none'}",
+            )
+    return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
+
+
+def _refuse_what_does_not_fit(source: YamlSource, entry: Entry) -> None:
+    for at, problem in problems(entry.schedule):
+        raise source.error(("schedule", at), problem)
+    for at, step in enumerate(entry.schedule):
+        where = ("schedule", at)
+        if isinstance(step, Hold) and step.broker not in entry.cluster.proxied:
+            raise source.error(where, f"broker {step.broker} has no proxy; name it under cluster.proxied")
+        if isinstance(step, Node) and step.broker > entry.cluster.brokers:
+            raise source.error(where, f"there is no broker {step.broker}; brokers are 1 to {entry.cluster.brokers}")
+        topic = getattr(step, "topic", None)
+        if topic is not None and topic not in entry.cluster.topics:
+            raise source.error(where, f"topic {topic!r} is not among cluster.topics")
+    named = {getattr(step, "label", None) for step in entry.schedule}
+    for at, label in enumerate(entry.twin.without):
+        if label not in named:
+            raise source.error(("twin", "without", at), f"{label!r} is the name of no step")
+    if dataclasses.replace(entry.arm(TWIN), name=BROKEN) == entry.arm(BROKEN):
+        raise source.error(("twin",), "is the same as the broken version: name what is different")
+    for key, value in {**entry.cluster.config, **(entry.twin.config or {})}.items():
+        if wrong := wrong_with_setting(key, value, entry.system.version):
+            raise source.error(("cluster", "config", key), wrong)

@@ -1,0 +1,230 @@
+"""Nodes of Apache Kafka on the loopback interface, for entries of the gallery.
+
+    with KafkaNodes(ApacheKafka("4.4.0"), ClusterShape(brokers=1), directory) as nodes:
+        nodes.start()
+        nodes.wait_until_ready()
+
+Brokers have ids from 1. With `combined`, broker 1 is the controller as well; otherwise a controller has id 101. A
+broker that is `proxied` advertises the port of a proxy (`frame_proxy.py`), to clients and to brokers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from squall.harness.artifacts.jar_lists import pinned_jars
+from squall.harness.gallery.power import drop_unflushed
+from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.loopback.loopback import free_ports
+from squall.harness.systems.kafka.launch import script
+from squall.harness.systems.kafka.properties import CLUSTER_ID, FEATURES, USUAL, features, format_properties
+from squall.harness.systems.kafka.system import ApacheKafka
+from squall.harness.systems.kafka.versions import jar_list, settings_of
+
+CONTROLLER: Final = 101
+ID: Final = "c3F1YWxsLWdhbGxlcnktMQ"
+SMALL_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+FORMAT_SECONDS: Final = 120.0
+END_SECONDS: Final = 30.0
+LOOK_EVERY_S: Final = 0.05
+LOG_SHOWN: Final = 1500
+INTERNAL: Final = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+@dataclass(frozen=True)
+class ClusterShape:
+    """How many brokers, which of them stand behind a proxy, and their settings."""
+
+    brokers: int = 1
+    combined: bool = True
+    proxied: tuple[int, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Settings by Kafka's names, levels of features among them."""
+
+
+class KafkaNode:
+    """One node: its files, and its process if it runs."""
+
+    def __init__(self, node_id: int, port: int, directory: Path, launcher: Path, data: Path) -> None:
+        self.node_id = node_id
+        self.port = port
+        self.data = data
+        self.log = directory / "node.log"
+        self._launcher = launcher
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def format(self) -> None:
+        """Write the node's identity into its log directory. Raises NotReproduced."""
+        command = ["/bin/sh", str(self._launcher), "format"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise NotReproduced(
+                f"node {self.node_id} cannot be formatted: {done.stderr.strip() or done.stdout.strip()}"
+            )
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                ["/bin/sh", str(self._launcher), "run"], stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+
+    def kill(self) -> None:
+        """Send SIGKILL, and wait until the process has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(END_SECONDS)
+
+    def pause(self) -> None:
+        """Stop every thread of the process where it is (SIGSTOP)."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped, as the kernel says."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def lose_power(self) -> int:
+        """Kill the node and drop what it has not fsynced of its topic-partitions. Returns how many bytes that was."""
+        self.kill()
+        return drop_unflushed(self.data)
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_SHOWN:] if self.log.exists() else ""
+
+
+class KafkaNodes:
+    """A cluster; see the module. `close` ends every process."""
+
+    def __init__(self, system: ApacheKafka, shape: ClusterShape, directory: Path) -> None:
+        self.shape = shape
+        self._system = system
+        brokers = range(1, shape.brokers + 1)
+        ports = iter(free_ports(2 * shape.brokers + 2))
+        self.ports = {node: next(ports) for node in brokers}
+        self.proxy_ports = {node: next(ports) for node in shape.proxied}
+        self._controller_port = next(ports)
+        controller = 1 if shape.combined else CONTROLLER
+        self._voters = f"{controller}@127.0.0.1:{self._controller_port}"
+        nodes = [*brokers, *([] if shape.combined else [CONTROLLER])]
+        self.nodes = {node: self._made(node, directory / f"node-{node}") for node in nodes}
+
+    def __enter__(self) -> KafkaNodes:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses that clients begin with: as the brokers advertise them."""
+        return ",".join(f"127.0.0.1:{self.advertised(node)}" for node in self.ports)
+
+    def advertised(self, node: int) -> int:
+        return self.proxy_ports.get(node, self.ports[node])
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.format()
+        for node in self.nodes.values():
+            node.start()
+
+    def wait_until_listening(self, seconds: float) -> None:
+        """Wait until every broker accepts connections. Raises NotReproduced with a node's last words."""
+        end = time.monotonic() + seconds
+        for number, port in self.ports.items():
+            while not _accepts(port):
+                if not self.nodes[number].runs or time.monotonic() > end:
+                    raise NotReproduced(f"broker {number} does not start:\n{self.nodes[number].last_words()}")
+                time.sleep(LOOK_EVERY_S)
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy each node's log and configuration to `directory`/NODE."""
+        for number, node in self.nodes.items():
+            there = directory / str(number)
+            there.mkdir(parents=True, exist_ok=True)
+            for name in ("node.log", "node.properties"):
+                if (found := node.log.parent / name).exists():
+                    shutil.copyfile(found, there / name)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    def _made(self, node: int, directory: Path) -> KafkaNode:
+        directory.mkdir(parents=True)
+        data, config, launcher = directory / "data", directory / "node.properties", directory / "kafka.sh"
+        config.write_text(format_properties(self._properties(node, data)), encoding="utf-8")
+        library = self._system.library()
+        arguments = [f"--cluster-id={ID}"]
+        for name, level in features(self.shape.config).items():
+            arguments += ["--feature", f"{name}={level}"]
+        launcher.write_text(
+            script(
+                library=str(library.directory),
+                jars=[one.coordinates.file_name for one in pinned_jars(jar_list(self._system.version))],
+                directory=str(directory),
+                data=str(data),
+                config=str(config),
+                jvm=SMALL_JVM,
+                format_arguments=arguments,
+                again_arguments=arguments,
+            ),
+            encoding="utf-8",
+        )
+        launcher.chmod(0o755)
+        return KafkaNode(node, self.ports.get(node, self._controller_port), directory, launcher, data)
+
+    def _properties(self, node: int, data: Path) -> dict[str, str]:
+        known = settings_of(self._system.version)
+        broker, controller = node in self.ports, f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        both = broker and self.shape.combined and node == 1
+        roles = "broker,controller" if both else "broker" if broker else "controller"
+        inside = f"PLAINTEXT://127.0.0.1:{self.ports[node]}" if broker else ""
+        mine = {
+            "process.roles": roles,
+            "node.id": str(node),
+            "controller.quorum.voters": self._voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{inside},{controller}" if both else inside or controller,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(data),
+            **{key: value for key, value in {**USUAL, **INTERNAL}.items() if key in known},
+        }
+        if broker:
+            mine["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.advertised(node)}"
+            mine["inter.broker.listener.name"] = "PLAINTEXT"
+        return mine | {key: value for key, value in self.shape.config.items() if key not in (CLUSTER_ID, *FEATURES)}
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""Verify entries: conduct the broken version and its twin, judge both histories, and sum up.
+
+An arm is as expected if its verdict is the expected one, with the entry's anomaly where it is invalid. A reproduction
+that did not happen is *unknown*, and so is an entry of which an arm is unknown: never green. Statuses are those of a
+suite: 0 all as expected, 1 at least one arm against the expectation, 2 at least one unknown and none against it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from squall.harness.gallery.conduct import Conductor
+from squall.harness.gallery.entry import BROKEN, TWIN, Arm, Entry
+from squall.harness.gallery.trouble import NotReproduced
+from squall.results.check import check_run
+from squall.results.checkers.engine.engines import InProcess
+from squall.results.report.render import verdict_lines
+from squall.results.verdict.verdict import Verdict
+
+Outcome = Literal["as expected", "unexpected", "unknown"]
+STATUSES: Final[dict[Outcome, int]] = {"as expected": 0, "unexpected": 1, "unknown": 2}
+MARKS: Final[dict[Outcome, str]] = {"as expected": "✔", "unexpected": "✘", "unknown": "?"}
+ARMS: Final = (BROKEN, TWIN)
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One run of an arm. `verdict` is None if the reproduction did not happen, for the reason in `trouble`."""
+
+    arm: Arm
+    verdict: Verdict | None
+    seconds: float
+    run_dir: Path
+    trouble: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.arm, self.verdict)
+
+    @property
+    def words(self) -> str:
+        """The verdict with its anomalies, or why there is none."""
+        if self.verdict is None:
+            return f"unknown: {self.trouble.splitlines()[0]}"
+        found = ", ".join(f"{one.name} ({one.count})" for one in self.verdict.anomalies)
+        reasons = f": {self.verdict.reasons[0]}" if self.verdict.verdict == "unknown" else ""
+        return f"{self.verdict.verdict}{f' ({found})' if found else ''}{reasons}"
+
+    def data(self) -> dict[str, object]:
+        """The result for programs."""
+        anomalies = {} if self.verdict is None else {one.name: one.count for one in self.verdict.anomalies}
+        return {
+            "entry": self.arm.entry.name,
+            "arm": self.arm.name,
+            "ran": self.arm.words,
+            "verdict": "unknown" if self.verdict is None else self.verdict.verdict,
+            "anomalies": anomalies,
+            "expected": self.arm.expects,
+            "outcome": self.outcome,
+            "seconds": round(self.seconds, 1),
+            "run": str(self.run_dir),
+            "trouble": self.trouble,
+        }
+
+
+def outcome_of(arm: Arm, verdict: Verdict | None) -> Outcome:
+    """Whether a verdict is the arm's expected one; None is that of a reproduction that did not happen."""
+    if verdict is None or verdict.verdict == "unknown":
+        return "unknown"
+    shows = arm.entry.anomaly in {one.name for one in verdict.anomalies}
+    if arm.expects == "invalid":
+        return "as expected" if verdict.verdict == "invalid" and shows else "unexpected"
+    return "as expected" if verdict.verdict == "valid" else "unexpected"
+
+
+def status_of(results: Sequence[ArmResult]) -> int:
+    """The exit status: unexpected before unknown before as expected; of no results, unknown."""
+    outcomes = {one.outcome for one in results}
+    if "unexpected" in outcomes:
+        return STATUSES["unexpected"]
+    return STATUSES["unknown"] if not outcomes or "unknown" in outcomes else 0
+
+
+def verify(entries: Sequence[Entry], runs_dir: Path, console: Console, *, runs: int = 1) -> Iterator[ArmResult]:
+    """Yield the result of each arm of each entry, `runs` times."""
+    for entry in entries:
+        for _ in range(runs):
+            for name in ARMS:
+                yield conduct_and_judge(entry.arm(name), runs_dir, console)
+
+
+def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
+    """Conduct an arm and judge its history. Raises UsageError if something is missing on this machine."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    run_dir = free_directory(runs_dir / f"gallery-{arm.entry.name}" / f"{stamp}-{arm.name}")
+    say(f"{arm.entry.name:<5}{arm.name:<8}{arm.words}")
+    began = time.monotonic()
+    try:
+        Conductor(arm, run_dir, say).run()
+    except NotReproduced as trouble:
+        say(f"{'':<13}unknown: {trouble}")
+        return ArmResult(arm, None, time.monotonic() - began, run_dir, str(trouble))
+    verdict = check_run(run_dir, InProcess())
+    result = ArmResult(arm, verdict, time.monotonic() - began, run_dir)
+    say(f"{'':<13}{MARKS[result.outcome]} {result.words}   {result.seconds:.1f} s   {run_dir}")
+    if verdict.verdict == "invalid":
+        for _, line in verdict_lines(verdict, str(run_dir), ""):
+            say(f"{'':<13}{line}")
+    return result
+
+
+def free_directory(wanted: Path) -> Path:
+    """Return the directory, or the same with a number if it exists already."""
+    numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in range(2, 1000))
+    return next(one for one in (wanted, *numbered) if not one.exists())
+
+
+def table_of(results: Sequence[ArmResult]) -> Table:
+    """The table of all results."""
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for column in ("entry", "arm", "what ran", "expected", "verdict", "time"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("entry", "arm", "expected", "time"))
+    for one in results:
+        expected = f"{one.arm.expects}" + (f" ({one.arm.entry.anomaly})" if one.arm.expects == "invalid" else "")
+        table.add_row(
+            one.arm.entry.name,
+            one.arm.name,
+            one.arm.words,
+            expected,
+            f"{MARKS[one.outcome]} {one.words}",
+            f"{one.seconds:.1f} s",
+        )
+    return table

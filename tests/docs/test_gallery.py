@@ -1,0 +1,44 @@
+"""docs/gallery.md: its transcripts are real, and it states every entry, field and step of the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from squall.harness.gallery.entry import Entry, entries
+from squall.harness.gallery.steps import Await, Hold, Node
+from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
+from tests.docs.transcripts import Block, blocks_of
+
+__all__ = ["place"]
+
+PAGE = ROOT / "docs" / "gallery.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("entry", entries(Path("nowhere")), ids=lambda entry: entry.name)
+def test_the_page_states_each_entry_as_its_file_does(entry: Entry) -> None:
+    (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| {entry.name} |")]
+    assert f"`{entry.anomaly}`" in row and entry.rate.words in row and ("live" in row) == entry.is_live
+    assert f"**{entry.name}, " in TEXT, "what happens, in words"
+
+
+def test_the_page_states_every_field_and_step() -> None:
+    fields = [name for name in Entry.model_fields if f"`{name}`" not in TEXT]
+    words = [*get_args(Node.model_fields["do"].annotation), *Await.model_fields, *Hold.model_fields]
+    unsaid = [word for word in words if word not in TEXT and word not in ("do", "label")]
+    assert (fields, unsaid) == ([], [])
+
+
+def commands() -> Iterator[object]:
+    for block in blocks_of(PAGE, "console"):
+        marks = [pytest.mark.full, pytest.mark.timeout(600)] if "full" in block.needs else []
+        yield pytest.param(block, marks=marks, id=block.name)
+
+
+@pytest.mark.parametrize("block", list(commands()))
+def test_a_command_does_what_the_page_says(block: Block, place: Path) -> None:
+    assert_does_what_it_says(block, place)
