@@ -13,6 +13,7 @@ from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
 from squall.nodes.config import CONTROLLER_FIRST, NodeConfig
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
 from squall.nodes.node.controller_first import ControllerFirstChannel
@@ -47,9 +48,16 @@ class BaseNode(ABC):
     links: Links
 
     def _open_channels(
-        self, stopwatch: Stopwatch | None, broker_versions: Versions, controller_versions: Versions
+        self,
+        stopwatch: Stopwatch | None,
+        broker_versions: Versions,
+        controller_versions: Versions,
+        mutants: Mutants = HEALTHY,
     ) -> None:
-        """Make the channels and the connections that feed them. The broker exists already."""
+        """Make the channels and the connections that feed them. The broker exists already.
+
+        Mutant: `control-queue-shared`.
+        """
         config = self.config
         most = config.queued_max_request_bytes
         capacity = CONTROL_PLANE_CAPACITY if config.uses_zookeeper else config.queued_max_requests
@@ -57,8 +65,9 @@ class BaseNode(ABC):
         self.control = RequestChannel("control", capacity, most, MemoryBudget(most))
         self.data = shared("data", config.queued_max_requests, most, MemoryBudget(most))
         self._channels = (self.control, self.data)
+        fed = self.data if mutants.has("control-queue-shared") else self.control
         self.connections = Connections(
-            {one.listener: self.control for one in config.control_listeners}
+            {one.listener: fed for one in config.control_listeners}
             | {one.listener: self.data for one in config.data_listeners},
             {one.listener: controller_versions for one in config.control_listeners}
             | {one.listener: broker_versions for one in config.data_listeners},

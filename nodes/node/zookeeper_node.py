@@ -5,6 +5,8 @@ clients (CL-01). With `control.plane.listener.name` (KIP-291) they have a listen
 turn for themselves: a turn serves all of that queue and applies it before it serves the data plane, and never takes
 more than `turn.requests.max` data requests (CL-16, CL-17).
 
+Mutant: `control-queue-shared` in `base.py`.
+
 The session with the ensemble is a port of the host, like its disk and its clock. A turn first delivers what the session
 has received, so that a change is known before requests that came after it are served.
 
@@ -86,7 +88,10 @@ class ZooKeeperNode(BaseNode):
             config.node_id, config.cluster_id, self.client, self.broker.image, self._metadata,
             clock=clock, trace=trace, registered=self.controller.registered, mutants=mutants,
         )  # fmt: skip
-        self._open_channels(stopwatch, ZOOKEEPER_VERSIONS, ZOOKEEPER_VERSIONS)
+        self._trace = trace
+        self._serves_since = NEVER
+        """When this broker began to serve requests; `NEVER` if it does not."""
+        self._open_channels(stopwatch, ZOOKEEPER_VERSIONS, ZOOKEEPER_VERSIONS, mutants)
         self.links = Links(f"{PEER}{config.node_id}", self, rng, self.outbox, trace, version_of=zookeeper_peer_version)
 
     def _observe(self, trace: Trace, image: MetadataImage) -> RequestedMetadata:
@@ -152,7 +157,9 @@ class ZooKeeperNode(BaseNode):
 
     def _serve_control(self, now: int) -> None:
         if not self._serves:
+            self._serves_since = NEVER
             return
+        self._serves_since = min(self._serves_since, now)
         while (inbound := self.control.take()) is not None:
             self._serve(now, inbound, self._handle, self.control_times)
         self.connections.relieve(self.control)
@@ -176,6 +183,10 @@ class ZooKeeperNode(BaseNode):
     def _handle(self, now: int, request: ServerRequest) -> None:
         key = request.api_key
         if key in BrokerAgent.API_KEYS:
+            waited = now - max(request.received_at, self._serves_since)
+            self._trace.event(
+                "zk_request_taken", node=self.config.node_id, api=key, listener=request.listener, waited=waited
+            )
             self.agent.handle(now, request)
         elif key in ZooKeeperController.API_KEYS and self._decides(request):
             self.controller.handle(now, request)

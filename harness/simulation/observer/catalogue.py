@@ -11,6 +11,7 @@ from squall.harness.simulation.observer.rules.clients.deleted_records import Del
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
+from squall.harness.simulation.observer.rules.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -46,6 +47,7 @@ RULES: tuple[type[Rule], ...] = (
     AppliedMetadata,
     ControlledShutdown,
     ZooKeeperControllers,
+    ControlPlane,
     RefusedRecords,
     NewLogs,
     LogBounds,

@@ -122,7 +122,7 @@ class ZooKeeperController:
         """The controller, as far as this broker knows."""
         self.notices: list[str] = []
         self.context = ControllerContext()
-        self.queues = RequestQueues(options.request_timeout)
+        self.queues = RequestQueues(options.request_timeout, config.node_id, trace)
         self._node = config.node_id
         self._listener = options.inter_broker_listener
         self._request_listener = options.request_listener
