@@ -54,7 +54,7 @@ MUTANTS: dict[str, str] = {
     "watch-not-set-again": "the controller sets each watch on children once only (breaks ZK-04)",
     "shutdown-answered-early": "a broker may stop before its leaderships have moved (breaks ZK-08)",
     "control-queue-shared": "the control plane's listener feeds the queue of clients' requests (breaks CL-16)",
-    "stop-replica-late": "a broker carries a StopReplica out after the next request of its controller (breaks ZK-06)",
+    "stop-replica-late": "StopReplica is carried out after the next LeaderAndIsr of the same topic (breaks ZK-06)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -32,6 +32,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
@@ -48,6 +49,7 @@ RULES: tuple[type[Rule], ...] = (
     ControlledShutdown,
     ZooKeeperControllers,
     ControlPlane,
+    StoppedReplicas,
     RefusedRecords,
     NewLogs,
     LogBounds,

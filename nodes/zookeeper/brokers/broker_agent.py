@@ -71,7 +71,7 @@ class BrokerAgent:
         self._waiting: deque[ServerRequest] = deque()
         self._is_reading = False
         self._to_answer: list[tuple[ServerRequest, Message]] = []
-        self._late: list[StopReplicaRequest] = []
+        self._late: dict[str, StopReplicaRequest] = {}
         """Of the mutant `stop-replica-late`."""
         self._answers: dict[int, Callable[[int, OutboundRequest], None]] = {
             int(ApiKey.BROKER_REGISTRATION): self.registration.register,
@@ -150,12 +150,12 @@ class BrokerAgent:
         self.controller_id = body.controller_id
         if isinstance(body, LeaderAndIsrRequest):
             self._source.put_leader_and_isr(body)
+            for part in body.topic_states:
+                if part.topic_name in self._late:
+                    self._source.put_stop_replica(self._late.pop(part.topic_name))
         elif isinstance(body, UpdateMetadataRequest):
             self._source.put_update_metadata(body)
-        late, self._late = self._late, []
-        for one in late:
-            self._source.put_stop_replica(one)
-        if isinstance(body, StopReplicaRequest):
+        else:
             self._stop_replica(body)
 
     def _stop_replica(self, body: StopReplicaRequest) -> None:
@@ -163,7 +163,7 @@ class BrokerAgent:
             if any(one.delete_partition for one in part.partition_states):
                 self._settings.forget(part.topic_name)
         if self._mutants.has("stop-replica-late"):
-            self._late.append(body)
+            self._late.update((part.topic_name, body) for part in body.topic_states)
         else:
             self._source.put_stop_replica(body)
 
