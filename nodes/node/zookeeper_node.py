@@ -141,9 +141,9 @@ class ZooKeeperNode(BaseNode):
         self.controller.tick(now)
         self.agent.tick(now)
         self.broker.tick(now)
-        self._serve_control(now)
+        requests = 1 if self._serve_control(now) else self.config.turn_requests_max
         self._apply_metadata(now)
-        self._serve_data(now)
+        self._serve_data(now, requests)
         self._apply_metadata(now)
         self._ask_peers(now)
 
@@ -155,19 +155,25 @@ class ZooKeeperNode(BaseNode):
         self._take_notices(self.broker.notices)
         self._take_notices(self.controller.notices)
 
-    def _serve_control(self, now: int) -> None:
+    def _serve_control(self, now: int) -> bool:
+        """Serve the control plane's requests; return whether there were any.
+
+        Their responses leave at the end of the turn, so a turn that has some takes one request of clients only.
+        """
         if not self._serves:
             self._serves_since = NEVER
-            return
+            return False
         self._serves_since = min(self._serves_since, now)
+        served = len(self.control) > 0
         while (inbound := self.control.take()) is not None:
             self._serve(now, inbound, self._handle, self.control_times)
         self.connections.relieve(self.control)
+        return served
 
-    def _serve_data(self, now: int) -> None:
+    def _serve_data(self, now: int, requests: int) -> None:
         if not self._serves:
             return
-        requests, size = self.config.turn_requests_max, self.config.turn_bytes_max
+        size = self.config.turn_bytes_max
         while requests > 0 and size > 0 and (inbound := self.data.take()) is not None:
             requests -= 1
             size -= inbound.size
