@@ -189,15 +189,24 @@ class ZooKeeperNode(BaseNode):
     def _handle(self, now: int, request: ServerRequest) -> None:
         key = request.api_key
         if key in BrokerAgent.API_KEYS:
-            waited = now - max(request.received_at, self._serves_since)
-            self._trace.event(
-                "zk_request_taken", node=self.config.node_id, api=key, listener=request.listener, waited=waited
-            )
+            self._trace_taken(now, request)
             self.agent.handle(now, request)
         elif key in ZooKeeperController.API_KEYS and self._decides(request):
             self.controller.handle(now, request)
         else:
             self.broker.handle(now, request)
+
+    def _trace_taken(self, now: int, request: ServerRequest) -> None:
+        """Trace a controller's request: on which listener it came, and how long it waited in its queue."""
+        listener = request.listener
+        self._trace.event(
+            "zk_request_taken",
+            node=self.config.node_id,
+            api=request.api_key,
+            listener=listener,
+            separate=listener == self.config.control_plane_listener_name,
+            waited=now - max(request.received_at, self._serves_since),
+        )
 
     def _decides(self, request: ServerRequest) -> bool:
         """Whether a request for the controller is decided, or refused, here; those of clients are passed on."""
