@@ -9,7 +9,6 @@ from squall.nodes.metadata.image import PartitionRegistration, Topic
 from squall.nodes.metadata.topic import RareFields
 from tests.harness.simulation.observer.observed import Cluster
 
-
 SIDE_ID = bytes(range(1, 17))
 
 
