@@ -10,6 +10,9 @@ Kafka's rules between keys hold. A controller must be among `controller.quorum.v
 the quorum. Controller listeners are separate from broker listeners, which is how KRaft keeps control requests away from
 data (CL-24). An advertised listener must be among `listeners` and reachable (CL-10). The only security protocol is
 PLAINTEXT.
+
+A broker of a ZooKeeper-era cluster may separate the controller's requests as well, by `control.plane.listener.name`
+(KIP-291, CL-09 to CL-13). Where Kafka refuses a configuration of it, the error has Kafka's words, and the remedy.
 """
 
 from __future__ import annotations
@@ -30,13 +33,18 @@ _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 
 REFUSED = {
-    "control.plane.listener.name": "it is for ZooKeeper; with KRaft, name the control plane's listener in "
-    "controller.listener.names instead",
     "zookeeper.connect": "these nodes form a KRaft quorum; set controller.quorum.voters instead",
     "broker.id": "it is for ZooKeeper; set node.id instead",
     "log.dir": "set log.dirs, to one directory",
-    "security.inter.broker.protocol": "every listener speaks PLAINTEXT; set inter.broker.listener.name instead",
+    "host.name": "Kafka 3.0 removed it; set listeners instead",
+    "port": "Kafka 3.0 removed it; set listeners instead",
+    "advertised.host.name": "Kafka 3.0 removed it; set advertised.listeners instead",
+    "advertised.port": "Kafka 3.0 removed it; set advertised.listeners instead",
 }
+PLAINTEXT = "PLAINTEXT"
+DEFAULT_LISTENERS = "PLAINTEXT://:9092"
+"""Where a broker of a ZooKeeper-era cluster listens if nothing is said; it must then say what to advertise."""
+ARRIVAL, CONTROLLER_FIRST = "arrival", "controller-first"
 
 
 def is_control(character: str) -> bool:
@@ -284,6 +292,12 @@ class NodeConfig:
         (), endpoints, "addresses for clients and nodes; default: listeners"
     )
     inter_broker_listener_name: str = setting("", text, "the listener brokers use; the first of the brokers'")
+    security_inter_broker_protocol: str = setting(
+        "", one_of(PLAINTEXT), "brokers use the listener of this protocol's name; instead of the key before"
+    )
+    control_plane_listener_name: str = setting(
+        "", text, "with ZooKeeper: a listener with its own queue and handler, for the controller's requests (KIP-291)"
+    )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting((), protocol_map, "NAME:PLAINTEXT,…")
     metadata_log_dir: str = setting("", one_directory, "the directory of the metadata log; must equal log.dirs")
     cluster_id: str = setting("squall-cluster-00000-A", cluster_id_text, "the cluster's id, equal on all its nodes")
@@ -368,6 +382,9 @@ class NodeConfig:
     metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
 
     queued_max_requests: int = setting(500, integer(1), "data requests waiting before connections are paused")
+    request_queue_order: str = setting(
+        ARRIVAL, one_of(ARRIVAL, CONTROLLER_FIRST), "how a queue is served; the latter is what KIP-291 rejected"
+    )
     queued_max_request_bytes: int = setting(
         128 << 20,
         integer(-1),
@@ -434,6 +451,22 @@ class NodeConfig:
         return tuple(one for one in self.listeners if one.listener in self.controller_listener_names)
 
     @property
+    def data_listeners(self) -> tuple[Endpoint, ...]:
+        """The listeners whose requests share one queue with those of clients."""
+        return tuple(one for one in self.broker_listeners if one.listener != self.control_plane_listener_name)
+
+    @property
+    def control_listeners(self) -> tuple[Endpoint, ...]:
+        """The listeners of the control plane: of a quorum's controller, or the one of KIP-291."""
+        data = self.data_listeners
+        return tuple(one for one in self.listeners if one not in data)
+
+    @property
+    def controller_request_listener(self) -> str:
+        """The listener at which brokers and the controller of a ZooKeeper-era cluster reach each other (CL-15)."""
+        return self.control_plane_listener_name or self.inter_broker_listener_name
+
+    @property
     def uses_zookeeper(self) -> bool:
         """Whether ZooKeeper keeps the metadata, and elects one of the brokers as the controller."""
         return bool(self.zookeeper_connect.servers)
@@ -480,6 +513,7 @@ def _unknown(key: str, known: list[str]) -> str:
     return f"unknown key; did you mean {close[0]}?" if close else "unknown key; remove it (--help lists all keys)"
 
 
+_CONTROL_PLANE = "control.plane.listener.name"
 _OF_QUORUM = ("process.roles", "controller.listener.names", "controller.quorum.")
 
 
@@ -489,7 +523,10 @@ def _of_ensemble(given: Mapping[str, tuple[str, int | None]], source: str) -> di
         if key.startswith(_OF_QUORUM):
             problem = "belongs to a cluster with a quorum; leave it out, or leave zookeeper.connect out"
             raise ConfigError(source, key, value, problem, line)
-    return {"process_roles": ("broker",), "controller_listener_names": ()}
+    derived: dict[str, Any] = {"process_roles": ("broker",), "controller_listener_names": ()}
+    if "listeners" not in given:
+        derived["listeners"] = endpoints(DEFAULT_LISTENERS)
+    return derived
 
 
 class _Agreement:
@@ -508,9 +545,11 @@ class _Agreement:
         derived: dict[str, Any] = {}
         if not config.metadata_log_dir:
             derived["metadata_log_dir"] = config.log_dirs
+        self._check_control_plane_is_possible()
         derived["advertised_listeners"] = self._advertised()
         if config.is_broker:
             derived["inter_broker_listener_name"] = self._inter_broker()
+            self._check_control_plane(derived["inter_broker_listener_name"])
         values = {item.name: getattr(config, item.name) for item in fields(config)}
         return NodeConfig(**(values | derived))
 
@@ -594,7 +633,9 @@ class _Agreement:
         for one in config.advertised_listeners:
             if one.listener not in known:
                 raise self._refuse(
-                    "advertised.listeners", f"{one.listener} is not among this node's listeners ({', '.join(known)})"
+                    "advertised.listeners",
+                    "listener names must be equal to or a subset of the ones defined in listeners; "
+                    f"{one.listener} is not among this node's listeners ({', '.join(known)})",
                 )
         unsaid = not any(one.listener in given for one in config.broker_listeners)
         advertised = (*(config.broker_listeners if unsaid else ()), *config.advertised_listeners)
@@ -602,7 +643,8 @@ class _Agreement:
             if one.host in _ANY_HOST:
                 raise self._refuse(
                     "advertised.listeners" if one.listener in given else "listeners",
-                    f"{one} cannot be reached; advertise an address that others can connect to",
+                    f"{one} cannot be reached: advertised.listeners cannot use the nonroutable meta-address 0.0.0.0; "
+                    "advertise an address that others can connect to",
                 )
         return advertised
 
@@ -610,12 +652,68 @@ class _Agreement:
         config = self._config
         key = "inter.broker.listener.name"
         known = [one.listener for one in self._advertised() if one.listener not in config.controller_listener_names]
-        name = config.inter_broker_listener_name
+        name, protocol = config.inter_broker_listener_name, config.security_inter_broker_protocol
+        if name and protocol:
+            raise self._refuse(
+                key, "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set"
+            )
         if name and name in config.controller_listener_names:
             raise self._refuse(key, "is a controller listener; name a listener of the brokers")
+        if not name and (protocol or config.control_plane_listener_name):
+            name = protocol or PLAINTEXT
+            if name not in known:
+                raise self._refuse(
+                    key,
+                    f"must be a listener name defined in advertised.listeners, and is {name} unless it is set. The "
+                    f"valid options based on currently configured listeners are {','.join(known)}",
+                )
         if name and name not in known:
-            raise self._refuse(key, f"is not advertised; choose one of {', '.join(known)}")
-        return name or ("PLAINTEXT" if "PLAINTEXT" in known else known[0])
+            raise self._refuse(
+                key,
+                f"must be a listener name defined in advertised.listeners; it is not advertised; choose one of "
+                f"{', '.join(known)}",
+            )
+        return name or (PLAINTEXT if PLAINTEXT in known else known[0])
+
+    def _check_control_plane_is_possible(self) -> None:
+        """Refuse the control plane's listener in a quorum, which has `controller.listener.names` for it (CL-24)."""
+        if self._config.control_plane_listener_name and not self._config.uses_zookeeper:
+            raise self._refuse(
+                _CONTROL_PLANE,
+                "is not supported in KRaft mode; name the control plane's listener in controller.listener.names "
+                "instead",
+            )
+        if self._config.request_queue_order != ARRIVAL and not self._config.uses_zookeeper:
+            raise self._refuse("request.queue.order", f"is {ARRIVAL} in KRaft mode; leave it out")
+
+    def _check_control_plane(self, inter_broker: str) -> None:
+        """Kafka's rules for `control.plane.listener.name`: mapped, advertised, and not the brokers' own (CL-10, CL-11).
+
+        That it must be in `listeners` follows: what is advertised must be.
+        """
+        config = self._config
+        name = config.control_plane_listener_name
+        if not name:
+            return
+        if name not in dict(config.listener_security_protocol_map or ((PLAINTEXT, PLAINTEXT),)):
+            raise self._refuse(
+                _CONTROL_PLANE,
+                f"Listener with {name} defined in control.plane.listener.name not found in "
+                f"listener.security.protocol.map; add {name}:PLAINTEXT to it",
+            )
+        advertised = [one.listener for one in self._advertised()]
+        if name not in advertised:
+            raise self._refuse(
+                _CONTROL_PLANE,
+                "must be a listener name defined in advertised.listeners. The valid options based on currently "
+                f"configured listeners are {','.join(advertised)}",
+            )
+        if name == inter_broker:
+            raise self._refuse(
+                _CONTROL_PLANE,
+                "when defined, should have a different value from the inter broker listener name. Currently they both "
+                f"have the value {name}",
+            )
 
     def _check_limits(self) -> None:
         config = self._config

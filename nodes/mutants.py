@@ -53,6 +53,8 @@ MUTANTS: dict[str, str] = {
     "isr-version-unchecked": "a leader writes its ISR whatever the controller has decided since (breaks ZK-07)",
     "watch-not-set-again": "the controller sets each watch on children once only (breaks ZK-04)",
     "shutdown-answered-early": "a broker may stop before its leaderships have moved (breaks ZK-08)",
+    "control-queue-shared": "the control plane's listener feeds the queue of clients' requests (breaks CL-16)",
+    "stop-replica-late": "StopReplica is carried out after the next LeaderAndIsr of the same topic (breaks ZK-06)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

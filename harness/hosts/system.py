@@ -34,6 +34,7 @@ from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
 from squall.harness.plugins.system_plugins import on_zookeeper, system_class
+from squall.harness.scenario.control_plane import add_control_listener
 from squall.harness.scenario.inventory import HostSpec, Inventory
 from squall.harness.scenario.system_choice import SystemChoice
 from squall.nemesis.core.ports import NODE_PROCESS
@@ -251,6 +252,8 @@ class SquallNodes:
         properties = self._properties(host, node_id, controllers, data, settings)
         properties |= {"cluster.id": settings.cluster_id}
         properties |= {key: _text(value) for key, value in settings.config.items()}
+        if "zookeeper.connect" in properties:
+            properties = add_control_listener(properties, address, CONTROLLER_PORT)
         check_properties(properties)
         path = f"{directory}/node.properties"
         ledger = f"{directory}/ledger"

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from squall.harness.loopback.scraping import Metrics, scrape
+from squall.harness.scenario.control_plane import add_control_listener
 from squall.nodes.config import NodeConfig, format_properties
 from squall.nodes.node.formatting import InitialVoters
 from squall.nodes.protocol.topic_partition import random_id
@@ -204,14 +205,18 @@ class Cluster:
         broker_ids = list(range(1, brokers + 1))
         controller_ids = broker_ids[:controllers] if combined else list(range(101, 101 + controllers))
         node_ids = list(dict.fromkeys([*controller_ids, *broker_ids]))
-        free = iter(free_ports(len(broker_ids) + len(controller_ids) + len(node_ids)))
+        free = iter(free_ports(len(broker_ids) + len(controller_ids) + 2 * len(node_ids)))
         self.ports = {node: next(free) for node in broker_ids}
         self.controller_ports = {node: next(free) for node in controller_ids}
         self.metrics_ports = {node: next(free) for node in node_ids}
+        self.control_ports = {node: next(free) for node in node_ids}
+        """Where brokers with an ensemble have the listener of KIP-291, if it is configured."""
         quorum = self._quorum(dynamic=initial_controllers is not None)
         for node in node_ids:
             quick = {key: value for key, value in FAST.items() if zookeeper is None or not key.startswith(OF_QUORUM)}
             settings = self._settings(node) | quorum | quick | dict(properties or {})
+            if zookeeper is not None:
+                settings = add_control_listener(settings, "127.0.0.1", self.control_ports[node])
             self.nodes[node] = NodeProcess(node, self.directory / f"node-{node}", settings, mutants)
             self.nodes[node].traced = trace
         if initial_controllers is not None:

@@ -45,6 +45,7 @@ from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
 from squall.harness.plugins.system_limits import REPLICAS
 from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
+from squall.harness.scenario.control_plane import add_control_listener
 from squall.harness.scenario.lab_topology import LabTopology
 from squall.harness.scenario.system_choice import SystemChoice, SystemOption, chosen_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
@@ -65,6 +66,13 @@ COMBINED_NODE = {
     "controller.quorum.voters": "1@127.0.0.1:9093",
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "log.dirs": "/data",
+}
+BROKER_OF_ENSEMBLE = {
+    "node.id": "1",
+    "zookeeper.connect": "127.0.0.1:2181",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
     "inter.broker.listener.name": "PLAINTEXT",
     "log.dirs": "/data",
 }
@@ -538,11 +546,13 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
 def _refuse_config(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
     """Raise UsageError for configuration that our nodes do not take."""
     config = scenario.cluster.config
-    for key in COMBINED_NODE.keys() & config.keys():
+    node = BROKER_OF_ENSEMBLE if scenario.cluster.metadata == "zookeeper" else COMBINED_NODE
+    for key in (COMBINED_NODE | node).keys() & config.keys():
         problem = "follows from the hosts and is set for each of them; leave it out"
         raise source.error((*at, "cluster", "config", key), problem)
     try:
-        NodeConfig.of(COMBINED_NODE | {key: text(value) for key, value in config.items()})
+        properties = node | {key: text(value) for key, value in config.items()}
+        NodeConfig.of(add_control_listener(properties, "127.0.0.1", 9093) if node is BROKER_OF_ENSEMBLE else properties)
     except ConfigError as wrong:
         value = config.get(wrong.key, wrong.value)
         known = value is not None and not wrong.problem.startswith("unknown")

@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
-from squall.nodes.config import NodeConfig
+from squall.nodes.config import CONTROLLER_FIRST, NodeConfig
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
+from squall.nodes.node.controller_first import ControllerFirstChannel
 from squall.nodes.node.effects import Buffer, Effect
 from squall.nodes.node.identity import NodeError
 from squall.nodes.node.links import Links
@@ -27,6 +29,11 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest, Versions, api_versions_response
 
 NEVER = 2**63 - 1
+CONTROL_PLANE_CAPACITY = 20
+"""Requests in the queue of KIP-291's listener; not configurable, as in Kafka (CL-16).
+
+A controller has one request in flight, and two controllers may overlap (CL-20).
+"""
 Handle = Callable[[int, ServerRequest], None]
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
@@ -41,23 +48,29 @@ class BaseNode(ABC):
     links: Links
 
     def _open_channels(
-        self, stopwatch: Stopwatch | None, broker_versions: Versions, controller_versions: Versions
+        self,
+        stopwatch: Stopwatch | None,
+        broker_versions: Versions,
+        controller_versions: Versions,
+        mutants: Mutants = HEALTHY,
     ) -> None:
-        """Make the channels and the connections that feed them. The broker exists already."""
+        """Make the channels and the connections that feed them. The broker exists already.
+
+        Mutant: `control-queue-shared`.
+        """
         config = self.config
-        self.control, self.data = (
-            RequestChannel(name, config.queued_max_requests, most, MemoryBudget(most))
-            for name, most in (
-                ("control", config.queued_max_request_bytes),
-                ("data", config.queued_max_request_bytes),
-            )
-        )
+        most = config.queued_max_request_bytes
+        capacity = CONTROL_PLANE_CAPACITY if config.uses_zookeeper else config.queued_max_requests
+        shared = ControllerFirstChannel if config.request_queue_order == CONTROLLER_FIRST else RequestChannel
+        self.control = RequestChannel("control", capacity, most, MemoryBudget(most))
+        self.data = shared("data", config.queued_max_requests, most, MemoryBudget(most))
         self._channels = (self.control, self.data)
+        fed = self.data if mutants.has("control-queue-shared") else self.control
         self.connections = Connections(
-            {one.listener: self.control for one in config.controller_listeners}
-            | {one.listener: self.data for one in config.broker_listeners},
-            {one.listener: controller_versions for one in config.controller_listeners}
-            | {one.listener: broker_versions for one in config.broker_listeners},
+            {one.listener: fed for one in config.control_listeners}
+            | {one.listener: self.data for one in config.data_listeners},
+            {one.listener: controller_versions for one in config.control_listeners}
+            | {one.listener: broker_versions for one in config.data_listeners},
             self.outbox,
             config.connections_max_idle_ms * 1000,
             fetched_early=self.control,
@@ -90,6 +103,10 @@ class BaseNode(ABC):
         if self.broker is None:
             return None
         return self.broker.address_of(broker, self.config.inter_broker_listener_name)
+
+    def orders_address(self, broker: int) -> tuple[str, int] | None:
+        """Where a broker takes the requests of a ZooKeeper-era controller."""
+        return self.broker_address(broker)
 
     # -- inputs: only queued --------------------------------------------------------------------------------------
 

@@ -180,35 +180,43 @@ class RequestChannel:
 
     @property
     def full(self) -> bool:
-        return len(self._queue) >= self.capacity or (self.bytes_max != NO_LIMIT and self.bytes >= self.bytes_max)
+        return len(self) >= self.capacity or (self.bytes_max != NO_LIMIT and self.bytes >= self.bytes_max)
 
     @property
     def half_free(self) -> bool:
-        few = len(self._queue) * 2 <= self.capacity
+        few = len(self) * 2 <= self.capacity
         return few and (self.bytes_max == NO_LIMIT or self.bytes * 2 <= self.bytes_max)
 
     def put(self, inbound: Inbound) -> None:
         self._queue.append(inbound)
+        self._count(inbound)
+
+    def _count(self, inbound: Inbound) -> None:
         self.bytes += inbound.size
         inbound.connection.queued_bytes += inbound.size
         self.received += 1
-        self.depth_max = max(self.depth_max, len(self._queue))
+        self.depth_max = max(self.depth_max, len(self))
 
     def take(self) -> Inbound | None:
         """The oldest request that may be served, of a connection that is still open."""
         while self._queue:
-            inbound = self._queue.popleft()
-            self.bytes -= inbound.size
-            connection = inbound.connection
-            if connection.closed:
-                continue
-            if connection.must_wait(inbound):
-                connection.held.append(inbound)
-                continue
-            connection.queued_bytes -= inbound.size
-            connection.fetches += inbound.is_fetch
-            return inbound
+            inbound = self._served(self._queue.popleft())
+            if inbound is not None:
+                return inbound
         return None
+
+    def _served(self, inbound: Inbound) -> Inbound | None:
+        """Count a request out of the queue; None if it is not to be served, now or at all."""
+        self.bytes -= inbound.size
+        connection = inbound.connection
+        if connection.closed:
+            return None
+        if connection.must_wait(inbound):
+            connection.held.append(inbound)
+            return None
+        connection.queued_bytes -= inbound.size
+        connection.fetches += inbound.is_fetch
+        return inbound
 
     def put_back(self, connection: Connection) -> None:
         """Queue held requests again, before later ones, since they may be served now."""

@@ -107,6 +107,10 @@ def zookeeper_peer_version(message: Message, *, to_controller: bool) -> int:
     return _SPOKEN_TO_BROKERS.get(message.API_KEY, ZOOKEEPER_VERSIONS[message.API_KEY][1])
 
 
+ORDERS = "orders"
+CONTROLLER_REQUESTS = frozenset({int(ApiKey.LEADER_AND_ISR), int(ApiKey.STOP_REPLICA), int(ApiKey.UPDATE_METADATA)})
+"""What a ZooKeeper-era controller sends to brokers; KIP-291 keeps these from waiting behind clients' requests."""
+
 _PURPOSES = {
     int(ApiKey.FETCH): "fetch",
     int(ApiKey.FETCH_SNAPSHOT): "fetch",
@@ -118,9 +122,9 @@ _PURPOSES = {
     int(ApiKey.BROKER_REGISTRATION): "lifecycle",
     int(ApiKey.BROKER_HEARTBEAT): "lifecycle",
     int(ApiKey.ALTER_PARTITION): "isr",
-    int(ApiKey.LEADER_AND_ISR): "orders",
-    int(ApiKey.STOP_REPLICA): "orders",
-    int(ApiKey.UPDATE_METADATA): "orders",
+    int(ApiKey.LEADER_AND_ISR): ORDERS,
+    int(ApiKey.STOP_REPLICA): ORDERS,
+    int(ApiKey.UPDATE_METADATA): ORDERS,
     int(ApiKey.CONTROLLED_SHUTDOWN): "lifecycle",
 }
 

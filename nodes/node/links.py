@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from squall.nodes.metadata.admin_writes import WRITES, asked_of
-from squall.nodes.node.dispatch import peer_version, purpose_of
+from squall.nodes.node.dispatch import ORDERS, peer_version, purpose_of
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
 from squall.nodes.node.timings import Recent
 from squall.nodes.ports import NullTrace, Rng, Trace
@@ -55,6 +55,10 @@ class Directory(Protocol):
     """The addresses of nodes, as this node knows them now."""
 
     def broker_address(self, broker: int) -> tuple[str, int] | None: ...
+
+    def orders_address(self, broker: int) -> tuple[str, int] | None:
+        """Where a broker takes the requests of a ZooKeeper-era controller."""
+        ...
 
     def voter_address(self, voter: int) -> tuple[str, int] | None: ...
 
@@ -168,8 +172,7 @@ class Links:
             self._connect(now, link)
 
     def _connect(self, now: int, link: _Link) -> None:
-        find = self._directory.voter_address if link.to_controller else self._directory.broker_address
-        address = find(link.node)
+        address = self._address_of(link)
         if address is None:
             self._rest(now, link)
             return
@@ -178,6 +181,12 @@ class Links:
         link.connect_deadline = now + CONNECT_TIMEOUT
         self._by_connection[link.connection] = link
         self._outbox.append(Connect(link.connection, *address))
+
+    def _address_of(self, link: _Link) -> tuple[str, int] | None:
+        directory = self._directory
+        if link.to_controller:
+            return directory.voter_address(link.node)
+        return directory.orders_address(link.node) if link.purpose == ORDERS else directory.broker_address(link.node)
 
     def _send(self, now: int, link: _Link, waiting: _Waiting) -> None:
         request = waiting.request

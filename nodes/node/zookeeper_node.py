@@ -1,6 +1,12 @@
 """One node of a ZooKeeper-era cluster: a broker, which may be the controller as well (ZK-02).
 
-It has one plane: requests of controllers come in on the brokers' listener, in one queue with those of clients (CL-01).
+By default it has one plane: requests of controllers come in on the brokers' listener, in one queue with those of
+clients (CL-01). With `control.plane.listener.name` (KIP-291) they have a listener, a queue of 20 and a place in the
+turn for themselves: a turn serves all of that queue and applies it before it serves the data plane, and never takes
+more than `turn.requests.max` data requests (CL-16, CL-17).
+
+Mutant: `control-queue-shared` in `base.py`.
+
 The session with the ensemble is a port of the host, like its disk and its clock. A turn first delivers what the session
 has received, so that a change is known before requests that came after it are served.
 
@@ -18,7 +24,6 @@ from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.base import NEVER, BaseNode
-from squall.nodes.node.channels import Inbound
 from squall.nodes.node.dispatch import ZOOKEEPER_VERSIONS, zookeeper_peer_version
 from squall.nodes.node.effects import Effect
 from squall.nodes.node.identity import NodeError, directory_identity
@@ -70,7 +75,9 @@ class ZooKeeperNode(BaseNode):
             raise NodeError(f"{config.log_dirs}: {error}") from error
         self.controller = ZooKeeperController(
             controller_config(config),
-            ControllerOptions(config.inter_broker_listener_name, config.request_timeout_ms * MS),
+            ControllerOptions(
+                config.inter_broker_listener_name, config.controller_request_listener, config.request_timeout_ms * MS
+            ),
             self.client,
             clock=clock,
             rng=rng,
@@ -81,7 +88,10 @@ class ZooKeeperNode(BaseNode):
             config.node_id, config.cluster_id, self.client, self.broker.image, self._metadata,
             clock=clock, trace=trace, registered=self.controller.registered, mutants=mutants,
         )  # fmt: skip
-        self._open_channels(stopwatch, ZOOKEEPER_VERSIONS, {})
+        self._trace = trace
+        self._serves_since = NEVER
+        """When this broker began to serve requests; `NEVER` if it does not."""
+        self._open_channels(stopwatch, ZOOKEEPER_VERSIONS, ZOOKEEPER_VERSIONS, mutants)
         self.links = Links(f"{PEER}{config.node_id}", self, rng, self.outbox, trace, version_of=zookeeper_peer_version)
 
     def _observe(self, trace: Trace, image: MetadataImage) -> RequestedMetadata:
@@ -96,14 +106,20 @@ class ZooKeeperNode(BaseNode):
 
     def broker_address(self, broker: int) -> tuple[str, int] | None:
         """Where another broker listens; the controller knows brokers earlier than its own broker does."""
-        return self.controller.address_of(broker) or super().broker_address(broker)
+        listener = self.config.inter_broker_listener_name
+        return self.controller.address_of(broker, listener) or super().broker_address(broker)
+
+    def orders_address(self, broker: int) -> tuple[str, int] | None:
+        """Where this broker, as the controller, sends its requests: by its own configuration (CL-15)."""
+        listener = self.config.controller_request_listener
+        return self.controller.address_of(broker, listener) or self.broker.address_of(broker, listener)
 
     def voter_address(self, voter: int) -> tuple[str, int] | None:
-        """Where the controller listens: it is a broker, perhaps this one."""
+        """Where the controller listens: it is a broker, perhaps this one. Brokers choose the endpoint as it does."""
+        listener = self.config.controller_request_listener
         if voter == self.config.node_id:
-            listener = self.config.inter_broker_listener_name
             return next((one.host, one.port) for one in self.config.advertised_listeners if one.listener == listener)
-        return self.broker_address(voter)
+        return self.broker.address_of(voter, listener)
 
     @property
     def is_active_controller(self) -> bool:
@@ -125,8 +141,9 @@ class ZooKeeperNode(BaseNode):
         self.controller.tick(now)
         self.agent.tick(now)
         self.broker.tick(now)
+        requests = 1 if self._serve_control(now) else self.config.turn_requests_max
         self._apply_metadata(now)
-        self._serve_data(now)
+        self._serve_data(now, requests)
         self._apply_metadata(now)
         self._ask_peers(now)
 
@@ -138,10 +155,25 @@ class ZooKeeperNode(BaseNode):
         self._take_notices(self.broker.notices)
         self._take_notices(self.controller.notices)
 
-    def _serve_data(self, now: int) -> None:
+    def _serve_control(self, now: int) -> bool:
+        """Serve the control plane's requests; return whether there were any.
+
+        Their responses leave at the end of the turn, so a turn that has some takes one request of clients only.
+        """
+        if not self._serves:
+            self._serves_since = NEVER
+            return False
+        self._serves_since = min(self._serves_since, now)
+        served = len(self.control) > 0
+        while (inbound := self.control.take()) is not None:
+            self._serve(now, inbound, self._handle, self.control_times)
+        self.connections.relieve(self.control)
+        return served
+
+    def _serve_data(self, now: int, requests: int) -> None:
         if not self._serves:
             return
-        requests, size = self.config.turn_requests_max, self.config.turn_bytes_max
+        size = self.config.turn_bytes_max
         while requests > 0 and size > 0 and (inbound := self.data.take()) is not None:
             requests -= 1
             size -= inbound.size
@@ -157,18 +189,28 @@ class ZooKeeperNode(BaseNode):
     def _handle(self, now: int, request: ServerRequest) -> None:
         key = request.api_key
         if key in BrokerAgent.API_KEYS:
+            self._trace_taken(now, request)
             self.agent.handle(now, request)
         elif key in ZooKeeperController.API_KEYS and self._decides(request):
             self.controller.handle(now, request)
         else:
             self.broker.handle(now, request)
 
+    def _trace_taken(self, now: int, request: ServerRequest) -> None:
+        """Trace a controller's request: on which listener it came, and how long it waited in its queue."""
+        listener = request.listener
+        self._trace.event(
+            "zk_request_taken",
+            node=self.config.node_id,
+            api=request.api_key,
+            listener=listener,
+            separate=listener == self.config.control_plane_listener_name,
+            waited=now - max(request.received_at, self._serves_since),
+        )
+
     def _decides(self, request: ServerRequest) -> bool:
         """Whether a request for the controller is decided, or refused, here; those of clients are passed on."""
         return self.controller.is_active or (request.client_id or "").startswith(PEER)
-
-    def _answered_late(self, inbound: Inbound) -> None:
-        self.data_times.answered(inbound, self._clock.read())
 
     def _ask_peers(self, now: int) -> None:
         """Submit the components' outbound requests to the ensemble or to the links."""
@@ -203,7 +245,7 @@ class ZooKeeperNode(BaseNode):
         )
 
     def _has_data(self) -> bool:
-        return len(self.data) > 0 or self.connections.any_released
+        return len(self.data) > 0 or len(self.control) > 0 or self.connections.any_released
 
     def begin_shutdown(self, now: int) -> None:
         if not self._closed:

@@ -213,7 +213,7 @@ async def _serve(
     limits = ConnectionLimits(
         min(config.max_connections, most_connections(descriptors)),
         config.max_connections_per_ip,
-        config.controller_listener_names,
+        [one.listener for one in config.control_listeners],
     )
     disk = RealDisk(Path(config.log_dirs), ledger, open_files_max=most_open_files(descriptors))
     node = _node(config, mutants, disk, trace, lambda: shell.wake())

@@ -87,8 +87,10 @@ REFUSALS = {
     "a key with a slip": (BROKER | {"broker.rak": "a"}, "did you mean broker.rack?"),
     "the control plane of the ZooKeeper era (CL-24)": (
         BROKER | {"control.plane.listener.name": "CONTROLLER"},
-        "in controller.listener.names instead",
+        "control.plane.listener.name=CONTROLLER: is not supported in KRaft mode; name the control plane's listener in "
+        "controller.listener.names instead",
     ),
+    "the order that KIP-291 rejected": (BROKER | {"request.queue.order": "controller-first"}, "is arrival in KRaft"),
     "ZooKeeper itself": (BROKER | {"zookeeper.connect": "z:2181"}, "leave zookeeper.connect out"),
     "no voters": (
         {key: value for key, value in BROKER.items() if key != "controller.quorum.voters"},

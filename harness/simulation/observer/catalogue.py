@@ -11,6 +11,7 @@ from squall.harness.simulation.observer.rules.clients.deleted_records import Del
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
+from squall.harness.simulation.observer.rules.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -31,6 +32,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
@@ -46,6 +48,8 @@ RULES: tuple[type[Rule], ...] = (
     AppliedMetadata,
     ControlledShutdown,
     ZooKeeperControllers,
+    ControlPlane,
+    StoppedReplicas,
     RefusedRecords,
     NewLogs,
     LogBounds,

@@ -120,6 +120,8 @@ TRIALS: tuple[Trial, ...] = (
     mutant("isr-version-unchecked", "ZK-07", "zookeeper-late-isr", "EPOCH"),
     mutant("watch-not-set-again", "ZK-04", "zookeeper-failures", "RECOVER", "LIVENESS"),
     mutant("shutdown-answered-early", "ZK-08", "zookeeper-rolling-restart", "ZK-08"),
+    mutant("control-queue-shared", "CL-16", "control-listener-backlog", "CL-16"),
+    mutant("stop-replica-late", "ZK-06", "control-listener-recreated-topics", "ZK-06"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

@@ -116,6 +116,7 @@ class SimProcess:
         self.last_inputs: list[Input] = []
         """The inputs of the last turn: (method of the node, arguments)."""
         self._listeners = dict(listeners)
+        self._next: tuple[dict[int, str], NodeFactory] | None = None
         self._kernel = kernel
         self._network = network
         self._factory = factory
@@ -152,12 +153,18 @@ class SimProcess:
         """The number of the current kernel event."""
         return self._kernel.events_run
 
+    def reconfigure(self, listeners: Mapping[int, str], factory: NodeFactory) -> None:
+        """Use another configuration from the next start on."""
+        self._next = (dict(listeners), factory)
+
     # -- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin a new incarnation on the files as they are. A crash while starting leaves it stopped."""
         if self.node is not None:
             return
+        if self._next is not None:
+            (self._listeners, self._factory), self._next = self._next, None
         self.incarnation += 1
         self.unclean_restarts += not self._stopped_cleanly
         self._stopped_cleanly = False

@@ -14,6 +14,7 @@ from random import Random
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
 from squall.harness.hosts.voters import initial_voters, quorum_properties
 from squall.harness.scenario.admin import ClusterAdmin
+from squall.harness.scenario.control_plane import add_control_listener
 from squall.harness.simulation.world.agent import SimHost
 from squall.harness.simulation.world.buggify import SeededBuggify, WorldBuggify
 from squall.harness.simulation.world.connector import SimConnector
@@ -142,7 +143,13 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
         if shape.racks:
             brokers = [one for one in places if one.is_broker]
             properties["broker.rack"] = shape.racks[brokers.index(place) % len(shape.racks)]
-    return properties | dict(shape.config)
+    properties |= dict(shape.config)
+    return add_control_listener(properties, place.address, CONTROLLER_PORT) if shape.zookeeper else properties
+
+
+def listeners_of(config: NodeConfig) -> dict[int, str]:
+    """Return the names of the listeners by port."""
+    return {one.port: one.listener for one in config.listeners}
 
 
 def _of_quorum(place: SimPlace, controllers: list[tuple[int, str, int]], *, dynamic: bool) -> dict[str, str]:
@@ -202,7 +209,7 @@ class SimWorld:
             process = SimProcess(
                 place.name,
                 place.address,
-                place.listeners,
+                listeners_of(config),
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
@@ -219,6 +226,13 @@ class SimWorld:
         for host in self.sim_hosts.values():
             host.meet(self.sim_hosts)
         self.cluster = SimClusterView(self.places, self.processes, topics)
+        self._shape = shape
+
+    def reconfigure(self, name: str, changes: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Change the configuration with which a node starts next, as an operator edits a file before a restart."""
+        (place,) = [one for one in self.places if one.name == name]
+        config = NodeConfig.of(changes(properties_of(place, self.places, self._shape)), name)
+        self.processes[name].reconfigure(listeners_of(config), self._factory(place, config, self._shape, OFF))
 
     def _ensemble(self) -> SimEnsemble:
         return SimEnsemble(

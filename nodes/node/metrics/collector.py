@@ -9,7 +9,7 @@ is `metric_names.py`; `nodes/server/metrics_endpoint.py` renders the text.
 
 Shared by the planes: one thread serves both, so the network's idleness is the same figure for both. The order within a
 turn separates them (`node.py`), and queue and handlers have separate figures. CL-18's names for the control plane are
-used for the controller listener.
+used for the controller listener of a quorum, and for KIP-291's listener of a ZooKeeper-era broker.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ class Collector:
         control = self._control_idle.read(now, node.control_times.busy)
         data = self._data_idle.read(now, node.data_times.busy)
         nothing = float("nan")
+        has_control = bool(node.config.control_listeners)
         yield Sample(names.DATA_QUEUE, len(node.data))
         yield Sample(names.CONTROL_QUEUE, len(node.control))
         yield Sample(names.DATA_RESPONSES, node.connections.answers_waiting(node.data))
         yield Sample(names.CONTROL_RESPONSES, node.connections.answers_waiting(node.control))
         yield Sample(names.DATA_NETWORK_IDLE, idle if node.config.is_broker else nothing)
-        yield Sample(names.CONTROL_NETWORK_IDLE, idle if node.config.is_controller else nothing)
+        yield Sample(names.CONTROL_NETWORK_IDLE, idle if has_control else nothing)
         yield Sample(names.DATA_HANDLER_IDLE, data if node.config.is_broker else nothing)
-        yield Sample(names.CONTROL_HANDLER_IDLE, control if node.config.is_controller else nothing)
+        yield Sample(names.CONTROL_HANDLER_IDLE, control if has_control else nothing)
         yield Sample(names.DATA_EXPIRED, node.data.expired)
         yield Sample(names.CONTROL_EXPIRED, node.control.expired)
         for channel in (node.data, node.control):

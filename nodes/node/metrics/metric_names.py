@@ -236,7 +236,7 @@ DATA_NETWORK_IDLE = _kafka(
     f"{_SOCKETS}NetworkProcessorAvgIdlePercent", GAUGE, "share of the last minute the event loop was idle; NaN if off"
 )
 CONTROL_NETWORK_IDLE = _kafka(
-    f"{_SOCKETS}ControlPlaneNetworkProcessorAvgIdlePercent", GAUGE, "the same for the controller listener; NaN if off"
+    f"{_SOCKETS}ControlPlaneNetworkProcessorAvgIdlePercent", GAUGE, "the same for the control plane; NaN if off"
 )
 DATA_EXPIRED = _kafka(f"{_SOCKETS}ExpiredConnectionsKilledCount", COUNTER, "idle connections closed, data plane")
 CONTROL_EXPIRED = _kafka(

@@ -8,7 +8,8 @@ Requests of controllers are handled one after the other, since the settings of n
 refused if its controller epoch is older than the newest seen, or if it was meant for an earlier incarnation of this
 broker (ZK-14). It is answered once everything in it is applied.
 
-Mutants: `stale-controller-epoch-accepted` and `deposed-leader-and-isr-applied` in `_refusal`.
+Mutants: `stale-controller-epoch-accepted` and `deposed-leader-and-isr-applied` in `_refusal`, `stop-replica-late` in
+`_stop_replica`.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class BrokerAgent:
         self._waiting: deque[ServerRequest] = deque()
         self._is_reading = False
         self._to_answer: list[tuple[ServerRequest, Message]] = []
+        self._late: dict[str, StopReplicaRequest] = {}
+        """Of the mutant `stop-replica-late`."""
         self._answers: dict[int, Callable[[int, OutboundRequest], None]] = {
             int(ApiKey.BROKER_REGISTRATION): self.registration.register,
             int(ApiKey.BROKER_HEARTBEAT): self.registration.heartbeat,
@@ -147,12 +150,21 @@ class BrokerAgent:
         self.controller_id = body.controller_id
         if isinstance(body, LeaderAndIsrRequest):
             self._source.put_leader_and_isr(body)
+            for part in body.topic_states:
+                if part.topic_name in self._late:
+                    self._source.put_stop_replica(self._late.pop(part.topic_name))
         elif isinstance(body, UpdateMetadataRequest):
             self._source.put_update_metadata(body)
         else:
-            for part in body.topic_states:
-                if any(one.delete_partition for one in part.partition_states):
-                    self._settings.forget(part.topic_name)
+            self._stop_replica(body)
+
+    def _stop_replica(self, body: StopReplicaRequest) -> None:
+        for part in body.topic_states:
+            if any(one.delete_partition for one in part.partition_states):
+                self._settings.forget(part.topic_name)
+        if self._mutants.has("stop-replica-late"):
+            self._late.update((part.topic_name, body) for part in body.topic_states)
+        else:
             self._source.put_stop_replica(body)
 
     def applied(self) -> None:

@@ -199,6 +199,7 @@ class RequestedMetadata:
 
     def _delete(self, topic: Topic, number: int, for_ever: bool, delta: MetadataDelta) -> None:
         """This broker's replica goes; with the topic's deletion the topic-partition goes from the image as well."""
+        self._trace.event("zk_replica_deleted", node=self._node, of=topic.name, topic_id=topic.id, number=number)
         gone = delta.removed_topics.get(topic.id)
         if gone is None:
             gone = delta.removed_topics[topic.id] = Topic(topic.name, topic.id)

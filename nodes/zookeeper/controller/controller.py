@@ -16,7 +16,7 @@ Mutants: `shutdown-answered-early` in `_shut_down`; see also `state_store.py`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.nodes.controller.config import ControllerConfig
@@ -85,6 +85,9 @@ class ControllerOptions:
     """What the controller needs beside the settings that it shares with the quorum's."""
 
     inter_broker_listener: str
+    """Where followers find leaders."""
+    request_listener: str
+    """Where this controller sends its requests (CL-15)."""
     request_timeout: int = 30_000_000
     """`controller.socket.timeout.ms`."""
 
@@ -119,9 +122,10 @@ class ZooKeeperController:
         """The controller, as far as this broker knows."""
         self.notices: list[str] = []
         self.context = ControllerContext()
-        self.queues = RequestQueues(options.request_timeout)
+        self.queues = RequestQueues(options.request_timeout, config.node_id, trace)
         self._node = config.node_id
         self._listener = options.inter_broker_listener
+        self._request_listener = options.request_listener
         self._config = config
         self._client = client
         self._clock = clock
@@ -157,11 +161,23 @@ class ZooKeeperController:
     def requests(self) -> list[OutboundRequest]:
         return self.queues.requests
 
-    def address_of(self, broker: int) -> tuple[str, int] | None:
-        """Where a broker listens, as this controller knows."""
+    def address_of(self, broker: int, listener: str) -> tuple[str, int] | None:
+        """Where a broker has a listener, as this controller knows; None if it is not active or there is none."""
         known = self.context.brokers.get(broker) if self.is_active else None
-        endpoint = None if known is None else known.endpoint(self._listener)
+        endpoint = None if known is None else known.endpoint(listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _check_endpoints(self, brokers: Mapping[int, BrokerZnode]) -> None:
+        """Report brokers that cannot be sent anything: they lack the listener that this controller is configured with.
+
+        A migration to a control plane's listener gives all brokers the endpoint first (CL-21).
+        """
+        for broker, znode in brokers.items():
+            if znode.endpoint(self._request_listener) is None:
+                self.notices.append(
+                    f"End point with listener name {self._request_listener} not found for broker {broker}: it gets no "
+                    f"request of this controller until it has that listener in advertised.listeners"
+                )
 
     # -- the session ----------------------------------------------------------------------------------------------
 
@@ -232,6 +248,7 @@ class ZooKeeperController:
         yield from self._delete_isr_changes(ignored=True)
         yield from self._reader.everything()
         yield from self._deletion.load()
+        self._check_endpoints(context.brokers)
         for broker in context.brokers:
             self.queues.add_broker(broker)
             self._batch.full(broker)
@@ -300,6 +317,7 @@ class ZooKeeperController:
 
     def _brokers_started(self, brokers: dict[int, BrokerZnode]) -> Steps:
         context = self.context
+        self._check_endpoints(brokers)
         others = list(context.brokers)
         for broker, znode in brokers.items():
             context.brokers[broker] = znode

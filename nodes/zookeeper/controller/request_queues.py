@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.protocol.requests.session import OutboundRequest, ToBroker
 from squall.nodes.protocol.schema import Message
 
 Answered = Callable[[int, Message], None]
 """Called with (now, response)."""
 RETRY_PAUSE = 100_000
+NOBODY = NullTrace()
 NEVER = 2**63 - 1
 
 
@@ -34,8 +36,11 @@ class _Queue:
 class RequestQueues:
     """See the module. The node drains `requests`."""
 
-    def __init__(self, timeout: int) -> None:
+    def __init__(self, timeout: int, node: int = -1, trace: Trace = NOBODY) -> None:
+        """Traces what is sent to a broker, and each response, as `node`."""
         self.requests: list[OutboundRequest] = []
+        self._node = node
+        self._trace = trace
         self._timeout = timeout
         self._queues: dict[int, _Queue] = {}
 
@@ -71,6 +76,7 @@ class RequestQueues:
             if queue.waiting and not queue.is_sent and queue.rest_until <= now:
                 queue.is_sent = True
                 message = queue.waiting[0][0]
+                self._trace.event("zk_request_sent", node=self._node, broker=queue.broker, api=message.API_KEY)
                 self.requests.append(
                     OutboundRequest(ToBroker(queue.broker), message, self._timeout, self._completing(queue))
                 )
@@ -78,6 +84,9 @@ class RequestQueues:
     def _completing(self, queue: _Queue) -> Callable[[int, Message | None], None]:
         def complete(now: int, response: Message | None) -> None:
             queue.is_sent = False
+            self._trace.event(
+                "zk_request_answered", node=self._node, broker=queue.broker, answered=response is not None
+            )
             if queue.is_removed:
                 return
             if response is None:

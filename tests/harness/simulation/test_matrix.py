@@ -77,6 +77,8 @@ REQUIREMENTS = {
     "RA-05",
     "SN-03",
     "MD-09",
+    "CL-16",
+    "ZK-06",
     "ZK-08",
     "ZK-14",
     REQUIRED,

@@ -61,7 +61,7 @@ class Cluster:
         session = self.sessions[broker] = self.ensemble.session()
         client = self.clients[broker] = ZooKeeperClient(session)
         self.controllers[broker] = ZooKeeperController(
-            ControllerConfig(broker, "cluster"), ControllerOptions(LISTENER), client,
+            ControllerConfig(broker, "cluster"), ControllerOptions(LISTENER, LISTENER), client,
             clock=Clock(), rng=Random(broker), trace=NullTrace(), mutants=mutants,
         )  # fmt: skip
         self.register(broker)

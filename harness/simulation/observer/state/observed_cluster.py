@@ -63,6 +63,8 @@ class ObservedCluster:
         self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
         self.on_unclean_leader: Callable[[str, int, Loss], None] = lambda topic, partition, loss: None
         self.names: dict[int, str] = {}
+        self.being_deleted: dict[str, None] = {}
+        """The topics that ZooKeeper says are to be deleted, by name; always empty with a quorum."""
         self.processes: dict[str, SimProcess] = {}
         self.watched: dict[TopicPartitionId, Watched] = {}
         self._unclean_allowed = unclean_allowed

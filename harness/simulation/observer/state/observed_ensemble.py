@@ -26,6 +26,7 @@ from squall.nodes.zookeeper.session import Create, Delete, Multi, SetData
 from squall.nodes.zookeeper.znodes import (
     BROKER_IDS,
     CONTROLLER_EPOCH,
+    DELETE_TOPICS,
     NO_LEADER,
     TOPIC_CONFIGS,
     TOPICS,
@@ -72,6 +73,11 @@ class ObservedEnsemble:
             _, _, _, name, _, number, _ = path.split("/")
             if node is not None and name in self._assignments:
                 self._follow_state(name, int(number), decode_state(path, node.data, node.version), tree)
+        elif path.startswith(f"{DELETE_TOPICS}/"):
+            name = path.removeprefix(f"{DELETE_TOPICS}/")
+            self._cluster.being_deleted.pop(name, None)
+            if node is not None:
+                self._cluster.being_deleted[name] = None
         elif path.startswith(f"{TOPIC_CONFIGS}/"):
             key = (TOPIC_RESOURCE, path.removeprefix(f"{TOPIC_CONFIGS}/"))
             settings = {} if node is None else decode_config(path, node.data)

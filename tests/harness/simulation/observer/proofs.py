@@ -24,6 +24,7 @@ from squall.harness.simulation.observer.rules.clients.deleted_records import Del
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
+from squall.harness.simulation.observer.rules.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -44,6 +45,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
 from squall.nodes.broker.hosting.log_manager import LogManager
@@ -418,6 +420,20 @@ PROOFS: tuple[Proof, ...] = (
         "stale-controller-epoch-accepted",
         "zookeeper-late-update",
         "test_zookeeper_controllers::test_another_incarnation_has_obeyed_nobody_yet",
+    ),
+    Proof(
+        ControlPlane,
+        "CL-16",
+        "control-queue-shared",
+        "control-listener-backlog",
+        "test_control_plane::test_a_request_on_another_listener_may_wait",
+    ),
+    Proof(
+        StoppedReplicas,
+        "ZK-06",
+        "stop-replica-late",
+        "control-listener-recreated-topics",
+        "test_stopped_replicas::test_what_is_to_go_may_be_deleted",
     ),
     Proof(
         RefusedRecords,

@@ -50,6 +50,9 @@ def healthy() -> list[Scenario]:
 
 # Those that take longest. Each exercises for longer what shorter ones exercise, or runs in the lab's tests as well.
 LONG = {
+    "control-listener-backlog",
+    "control-listener-backlog-off",
+    "control-listener-backlog-rejected",
     "failure-ladder-brokers",
     "failure-ladder-controllers",
     "leader-kill-lagging",

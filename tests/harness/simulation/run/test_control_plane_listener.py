@@ -1,0 +1,195 @@
+"""KIP-291 in simulation: how long a controller's requests take under a flood (P20), and a migration in two rolls (P21).
+
+The whole cluster is simulated, controller and ensemble included. Times are virtual: what counts are the turns of the
+brokers and their slow disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.harness.scenario.control_plane import KEY, add_control_listener
+from squall.harness.scenario.suite import Scenario, load_suite
+from squall.harness.simulation.run.run import SimOptions, Simulation
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
+from squall.harness.simulation.world.world import CONTROLLER_PORT
+from squall.nodes.protocol.messages import ApiKey
+
+SUITE = Path(__file__).resolve().parents[4] / "suites" / "control-plane-listener.yaml"
+SCENARIOS = {one.scenario: one for one in load_suite(SUITE).own}
+BACKLOG, OFF, REJECTED = (
+    SCENARIOS[name]
+    for name in ("control-listener-backlog", "control-listener-backlog-off", "control-listener-backlog-rejected")
+)
+SLOW_FROM_S, SLOW_UNTIL_S = 2.0, 19.0
+LISTENER = "CONTROLLER"
+
+
+class Requests:
+    """A controller's requests of one run: how long their responses took, by when, and on which listener they came."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.took: dict[int, list[float]] = {}
+        """Milliseconds by API, of those that were sent while disks were slow."""
+        self.led_after: list[float] = []
+        """Milliseconds from a LeaderAndIsr until its broker began to lead a topic-partition by it."""
+        self.taken: list[tuple[float, int, str]] = []
+        """When, in seconds of the load; at which broker; on which listener."""
+        self.in_flight_most = 0
+        self._simulation = simulation
+        self._sent: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        self._ordered: dict[int, float] = {}
+        for name, listener in (
+            ("zk_request_sent", self._on_sent),
+            ("zk_request_answered", self._on_answered),
+            ("zk_request_taken", self._on_taken),
+            ("leader", self._on_leader),
+        ):
+            simulation.observer._listeners.setdefault(name, []).append(listener)
+
+    def _now(self) -> float:
+        began = self._simulation.load_started
+        return -1.0 if began is None else (self._simulation.world.now_ns() - began) / 1e9
+
+    def _on_sent(self, name: str, fields: Any) -> None:
+        waiting = self._sent.setdefault((fields["node"], fields["broker"]), [])
+        waiting.append((self._now(), fields["api"]))
+        if fields["api"] == ApiKey.LEADER_AND_ISR:
+            self._ordered[fields["broker"]] = self._now()
+        self.in_flight_most = max(self.in_flight_most, len(waiting))
+
+    def _on_answered(self, name: str, fields: Any) -> None:
+        at, api = self._sent[fields["node"], fields["broker"]].pop(0)
+        if fields["answered"] and SLOW_FROM_S < at < SLOW_UNTIL_S:
+            self.took.setdefault(api, []).append((self._now() - at) * 1000)
+
+    def _on_leader(self, name: str, fields: Any) -> None:
+        at = self._ordered.get(fields["broker"], 0.0)
+        if SLOW_FROM_S < at < SLOW_UNTIL_S:
+            self.led_after.append((self._now() - at) * 1000)
+
+    def slowest(self, api: ApiKey) -> float:
+        return max(self.took[int(api)])
+
+    def _on_taken(self, name: str, fields: Any) -> None:
+        self.taken.append((self._now(), fields["node"], fields["listener"]))
+
+
+def run(scenario: Scenario, folder: Path, prepare: Callable[[Simulation], None] = lambda one: None) -> Requests:
+    simulation = Simulation(scenario, 1, SimOptions(), folder / scenario.scenario)
+    requests = Requests(simulation)
+    prepare(simulation)
+    simulation.run()
+    return requests
+
+
+# -- P20 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_a_flood_delays_a_controllers_requests_unless_they_have_a_listener(tmp_path: Path) -> None:
+    """P20: the backlog shows in the shared queue; with the listener it does not. CL-03, and what comes of it."""
+    own, shared, rejected = (run(one, tmp_path) for one in (BACKLOG, OFF, REJECTED))
+    for api, harm in (
+        (ApiKey.LEADER_AND_ISR, "CL-03: replicas learn late what they are"),
+        (ApiKey.UPDATE_METADATA, "CL-07: clients are sent to brokers that lead no more"),
+    ):
+        times = own.slowest(api), shared.slowest(api), rejected.slowest(api)
+        assert times[1] > 5 * times[0] and times[2] > 2 * times[0], f"{harm}: own, shared, rejected {times} ms"
+    led = max(own.led_after), max(shared.led_after)
+    assert led[1] > 5 * led[0], f"CL-06: a topic-partition has no leader meanwhile: own, shared {led} ms"
+    stopped = [len(run.took[int(ApiKey.STOP_REPLICA)]) for run in (own, shared)]
+    assert stopped[0] > 1.5 * stopped[1], f"CL-08: fewer topics are deleted in the same time: own, shared {stopped}"
+    assert {listener for _, _, listener in own.taken} == {LISTENER}
+    assert {listener for _, _, listener in shared.taken + rejected.taken} == {"PLAINTEXT"}
+
+
+# -- P21 -------------------------------------------------------------------------------------------------------------
+
+FIRST_ROLL_S, SECOND_ROLL_S, BETWEEN_S, DOWN_S = 2.0, 11.0, 3.0, 0.5
+ROLLED_S = SECOND_ROLL_S + 3 * BETWEEN_S
+MIGRATION = Scenario.model_validate(
+    {
+        "scenario": "control-listener-migration",
+        "cluster": {
+            "metadata": "zookeeper",
+            "topics": {"events": {"partitions": 4, "replication_factor": 3, "min_insync_replicas": 2}},
+            "config": {"replica.lag.time.max.ms": 2000, "replica.fetch.backoff.ms": 200},
+        },
+        "workload": {"name": "log", "producers": 2, "consumers": 1, "rate": "40/s", "acks": "all", "in_flight": 2},
+        "fault_free": True,
+        "time": {"load": f"{ROLLED_S + 2:g}s", "settle": "30s"},
+        "min_acknowledged": 300,
+    }
+)
+
+
+class TwoRolls:
+    """An operator who restarts broker after broker, twice: first with the endpoint, then with the key as well."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        load_begins = simulation._load
+
+        async def load() -> None:
+            self._plan()
+            await load_begins()
+
+        simulation._load = load  # type: ignore[method-assign]
+
+    def _plan(self) -> None:
+        kernel, world = self._simulation.world.kernel, self._simulation.world
+        for first, key in ((FIRST_ROLL_S, False), (SECOND_ROLL_S, True)):
+            for number, name in enumerate(world.cluster.brokers):
+                at = kernel.now + round((first + number * BETWEEN_S) * MICROSECONDS)
+                kernel.at(at, self._restart, world.processes[name], key)
+
+    def _restart(self, process: SimProcess, key: bool) -> None:
+        def changes(properties: dict[str, str]) -> dict[str, str]:
+            found = add_control_listener(properties, process.address, CONTROLLER_PORT, LISTENER)
+            return found | ({KEY: LISTENER} if key else {})
+
+        kernel = self._simulation.world.kernel
+        self._simulation.world.reconfigure(process.name, changes)
+        process.ask_to_stop(lambda: kernel.at(kernel.now + round(DOWN_S * MICROSECONDS), process.start))
+
+
+def test_two_rolls_move_a_controllers_requests_to_the_listener_and_lose_nothing(tmp_path: Path) -> None:
+    """P21, CL-15, CL-20, CL-21: connections switch in the second roll only, and a mixed cluster works meanwhile."""
+    simulations: list[Simulation] = []
+
+    def prepare(simulation: Simulation) -> None:
+        simulations.append(simulation)
+        TwoRolls(simulation)
+
+    requests = run(MIGRATION, tmp_path, prepare)
+    before = {listener for at, _, listener in requests.taken if at < SECOND_ROLL_S}
+    during = {listener for at, _, listener in requests.taken if SECOND_ROLL_S < at < ROLLED_S}
+    after = {listener for at, _, listener in requests.taken if at > ROLLED_S}
+    assert before == {"PLAINTEXT"}, "the first roll adds an endpoint and changes nothing"
+    assert during == {"PLAINTEXT", LISTENER}, "each controller goes by its own configuration"
+    assert after <= {LISTENER}
+    assert requests.in_flight_most <= 2, "one, and one to an incarnation of a broker that is gone"
+    (simulation,) = simulations
+    assert {broker for _, broker, listener in requests.taken if listener == LISTENER} == {1, 2, 3}
+    assert simulation.observer.cluster.counters.controlled_shutdowns == 6
+    assert simulation.observer.cluster.counters.acknowledged > 300
+
+
+def test_the_controllers_requests_are_those_three(tmp_path: Path) -> None:
+    """ZK-06: what the listener is for, and nothing else of the cluster comes in on it but the shutdowns of brokers."""
+    taken: dict[int, None] = {}
+
+    def prepare(simulation: Simulation) -> None:
+        simulation.observer._listeners.setdefault("zk_request_taken", []).append(
+            lambda name, fields: taken.setdefault(int(fields["api"]))
+        )
+
+    short = BACKLOG.model_copy(update={"nemesis": (), "fault_free": True})
+    run(short.model_copy(update={"time": short.time.model_copy(update={"load": 1.0})}), tmp_path, prepare)
+    assert set(taken) <= {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA}
