@@ -19,6 +19,7 @@ from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import CONTROLLER_PORT
 from squall.nodes.protocol.messages import ApiKey
+from squall.workloads.core.operation import OK, SEND, Event
 
 SUITE = Path(__file__).resolve().parents[4] / "suites" / "control-plane-listener.yaml"
 SCENARIOS = {one.scenario: one for one in load_suite(SUITE).own}
@@ -107,6 +108,66 @@ def test_a_flood_delays_a_controllers_requests_unless_they_have_a_listener(tmp_p
     assert stopped[0] > 1.5 * stopped[1], f"CL-08: fewer topics are deleted in the same time: own, shared {stopped}"
     assert {listener for _, _, listener in own.taken} == {LISTENER}
     assert {listener for _, _, listener in shared.taken + rejected.taken} == {"PLAINTEXT"}
+
+
+# -- what lateness does, one harm alone ------------------------------------------------------------------------------
+
+HELD_FROM_S, MOVED_S, HELD_UNTIL_S = 1.0, 2.0, 6.0
+HELD = {
+    "fault": "rpc-hold",
+    "api": "LeaderAndIsr",
+    "from": "active controller",
+    "to": "one follower of events/0",
+    "at": f"{HELD_FROM_S:g}s",
+    "for": f"{HELD_UNTIL_S - HELD_FROM_S:g}s",
+}
+
+
+def late_follower(*nemesis: dict[str, str]) -> Scenario:
+    """A scenario in which the leader stops cleanly; nothing takes a follower out of the ISR."""
+    return Scenario.model_validate(
+        {
+            "scenario": f"late-follower-{len(nemesis)}",
+            "cluster": {
+                "metadata": "zookeeper",
+                "topics": {"events": {"partitions": 1, "replication_factor": 3, "min_insync_replicas": 2}},
+                "config": {"replica.lag.time.max.ms": 60_000, "replica.fetch.backoff.ms": 200},
+            },
+            "workload": {"name": "log", "producers": 1, "consumers": 1, "rate": "40/s", "acks": "all", "in_flight": 4},
+            "nemesis": [
+                *nemesis,
+                {"fault": "restart", "target": "leader of events/0", "at": f"{MOVED_S:g}s", "for": "1s"},
+            ],
+            "time": {"load": "8s", "settle": "30s"},
+            "min_acknowledged": 10,
+        }
+    )
+
+
+def acknowledgements(scenario: Scenario, folder: Path) -> list[float]:
+    """When sends were acknowledged, in seconds of the load."""
+    found: list[float] = []
+
+    def prepare(simulation: Simulation) -> None:
+        observe = simulation.observer.client_event
+
+        def client_event(event: Event, *more: int) -> None:
+            if event.operation.f == SEND and event.completion is not None and event.completion.type == OK:
+                found.append((simulation.world.now_ns() - (simulation.load_started or 0)) / 1e9)
+            observe(event, *more)
+
+        simulation.observer.client_event = client_event  # type: ignore[method-assign]
+
+    run(scenario, folder, prepare)
+    return found
+
+
+def test_a_late_leader_and_isr_to_a_follower_parks_acks_all(tmp_path: Path) -> None:
+    """CL-04: a follower that fetches from a leader that is gone holds up the new one until it learns of it."""
+    late, prompt = (acknowledgements(late_follower(*held), tmp_path) for held in ([HELD], []))
+    assert [at for at in late if MOVED_S + 0.5 < at < HELD_UNTIL_S] == []
+    assert [at for at in late if at > HELD_UNTIL_S]
+    assert [at for at in prompt if MOVED_S + 0.5 < at < HELD_UNTIL_S - 1]
 
 
 # -- P21 -------------------------------------------------------------------------------------------------------------
