@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -9,7 +10,7 @@ from typing import get_args
 import pytest
 
 from squall.harness.gallery.entry import Entry, entries
-from squall.harness.gallery.steps import Await, Hold, Node
+from squall.harness.gallery.steps import Await, Hold, Node, Transaction
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
 
@@ -23,12 +24,13 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def test_the_page_states_each_entry_as_its_file_does(entry: Entry) -> None:
     (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| {entry.name} |")]
     assert f"`{entry.anomaly}`" in row and entry.rate.words in row and ("live" in row) == entry.is_live
-    assert f"**{entry.name}, " in TEXT, "what happens, in words"
+    assert re.search(rf"^\*\*[^*]*\b{entry.name}\b[^*]*\*\*", TEXT, re.MULTILINE), "what happens, in words"
 
 
 def test_the_page_states_every_field_and_step() -> None:
     fields = [name for name in Entry.model_fields if f"`{name}`" not in TEXT]
-    words = [*get_args(Node.model_fields["do"].annotation), *Await.model_fields, *Hold.model_fields]
+    words = [word for step in (Node, Transaction) for word in get_args(step.model_fields["do"].annotation)]
+    words += [*Await.model_fields, *Hold.model_fields]
     unsaid = [word for word in words if word not in TEXT and word not in ("do", "label")]
     assert (fields, unsaid) == ([], [])
 
