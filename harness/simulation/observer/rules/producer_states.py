@@ -11,6 +11,8 @@ after `producer.id.expiration.ms` of silence.
 
 from __future__ import annotations
 
+from collections import deque
+
 from squall.harness.simulation.observer.rules.whole_log import WholeLogRule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -29,16 +31,18 @@ class ProducerStates(WholeLogRule):
 def check_producers(cluster: ObservedCluster, log: str, name: str, replica: TopicPartitionReplica) -> None:
     """Compare the state of every producer with the batches of the replica's log. Raises InvariantBroken."""
     states, latest = replica.log.producers, -1
-    expected: dict[int, tuple[int, list[ProducedBatch]]] = {}
+    expected: dict[int, deque[BatchHeader]] = {}
     for _, content in cluster.batches(replica, replica.end_offset):
         header = BatchHeader.read(content)
         if header.producer_id >= 0 and not header.is_control:
             latest = max(latest, header.max_timestamp)
-            epoch, batches = expected.get(header.producer_id, (header.producer_epoch, []))
-            batches = batches if epoch == header.producer_epoch else []
-            expected[header.producer_id] = header.producer_epoch, [*batches, _produced(header)][-BATCHES_KEPT:]
-    for producer_id, (epoch, batches) in expected.items():
+            newest = expected.get(header.producer_id)
+            if newest is None or newest[-1].producer_epoch != header.producer_epoch:
+                newest = expected[header.producer_id] = deque(maxlen=BATCHES_KEPT)
+            newest.append(header)
+    for producer_id, headers in expected.items():
         state = states.state_of(producer_id)
+        epoch, batches = headers[-1].producer_epoch, [_produced(header) for header in headers]
         if state is None and batches[-1].timestamp < latest - replica.log.config.producer_expiration_ms:
             continue
         if state is None or (state.epoch, state.batches[-len(batches) :]) != (epoch, batches):
