@@ -24,7 +24,6 @@ from squall.harness.simulation.observer.rules.clients.deleted_records import Del
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
-from squall.harness.simulation.observer.rules.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -45,9 +44,10 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.rules.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
-from squall.harness.simulation.observer.rules.zookeeper_controllers import ZooKeeperControllers
+from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
+from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
+from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch

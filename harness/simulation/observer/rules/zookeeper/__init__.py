@@ -1,0 +1,1 @@
+"""Rules on clusters whose metadata is in ZooKeeper."""
