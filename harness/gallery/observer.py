@@ -76,19 +76,16 @@ class Observer:
     """Observes a cluster by its bootstrap addresses."""
 
     def __init__(self, bootstrap: str) -> None:
-        common: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": bootstrap,
-            "log_level": 0,
-            "socket.timeout.ms": SOCKET_MS,
-        }
+        common: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._settings = {**common, "allow.auto.create.topics": "false"}
-        self._admin = AdminClient(common)
+        self._admin = AdminClient({**common, "socket.timeout.ms": SOCKET_MS})
 
     def create_topic(self, name: str, assignment: list[list[int]], config: Mapping[str, str]) -> None:
         """Create a topic whose topic-partitions have these replicas, the first of each its leader."""
         topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
+        times = {"operation_timeout": REQUEST_SECONDS, "request_timeout": REQUEST_SECONDS}
         try:
-            self._admin.create_topics([topic], operation_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
+            self._admin.create_topics([topic], **times)[name].result(2 * REQUEST_SECONDS)
         except KafkaException as trouble:
             raise NotReproduced(f"topic {name} cannot be created: {trouble}") from None
 
