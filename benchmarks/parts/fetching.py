@@ -23,6 +23,8 @@ FETCH_VERSION = 12
 RESPONSE_BYTES = 1 << 20
 RESPONSES = 600
 AT_ONCE = 2
+EAGER = {"fetch.queue.backoff.ms": 1}
+"""By default librdkafka fetches nothing for a second once it has 100,000 records that were not read yet."""
 AT_MOST = 5000
 """Records per call of the consumer, which returns only with all of them or at the timeout."""
 
@@ -42,7 +44,7 @@ def consumed(bench: Bench, topic: str, records: int = RECORDS, runs: int = RUNS)
 
 
 def _consume(bench: Bench, topic: str, records: int) -> float:
-    consumer = bench.consumer()
+    consumer = bench.consumer(EAGER)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         count, size, began = 0, 0, 0.0

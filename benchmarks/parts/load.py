@@ -84,9 +84,9 @@ class Bench:
     def producer(self, settings: Mapping[str, Setting] = MappingProxyType({})) -> Producer:
         return Producer({**self.client, "acks": "all", "enable.idempotence": True, **settings})
 
-    def consumer(self) -> Consumer:
+    def consumer(self, settings: Mapping[str, Setting] = MappingProxyType({})) -> Consumer:
         """A consumer with manual assignment that commits no offsets."""
-        return Consumer({**self.client, "group.id": "benchmark", "enable.auto.commit": False})
+        return Consumer({**self.client, "group.id": "benchmark", "enable.auto.commit": False, **settings})
 
     def end_offsets(self, topic: str, partitions: int) -> int:
         """The sum of the high watermarks."""
