@@ -13,34 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.rules.zookeeper.breach_in_turn import BreachInTurn
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.node.base import BaseNode
 
 
-class ControlPlane(Rule):
+class ControlPlane(BreachInTurn):
     """See the module."""
 
     events = ("zk_request_taken",)
 
-    def __init__(self, cluster: ObservedCluster) -> None:
-        super().__init__(cluster)
-        self._breach: InvariantBroken | None = None
-
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        if self._breach is None and fields["separate"] and fields["waited"] > 0:
-            self._breach = InvariantBroken(
-                "CL-16",
-                f"broker {fields['node']} takes a controller's request (API {fields['api']}) {fields['waited']} µs "
-                f"after it came in on {fields['listener']}, the control plane's listener",
+        if fields["separate"] and fields["waited"] > 0:
+            self.raise_after_turn(
+                InvariantBroken(
+                    "CL-16",
+                    f"broker {fields['node']} takes a controller's request (API {fields['api']}) {fields['waited']} µs "
+                    f"after it came in on {fields['listener']}, the control plane's listener",
+                )
             )
-
-    def died(self, process: SimProcess) -> None:
-        self._breach = None
-
-    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
-        breach, self._breach = self._breach, None
-        if breach is not None:
-            raise breach

@@ -12,39 +12,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.rules.zookeeper.breach_in_turn import BreachInTurn
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.node.base import BaseNode
 
 
-class StoppedReplicas(Rule):
+class StoppedReplicas(BreachInTurn):
     """See the module."""
 
     events = ("zk_replica_deleted",)
 
-    def __init__(self, cluster: ObservedCluster) -> None:
-        super().__init__(cluster)
-        self._breach: InvariantBroken | None = None
-
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         broker, topic, number = int(fields["node"]), str(fields["of"]), int(fields["number"])
         known = self.cluster.metadata.image.topics.get(fields["topic_id"])
-        if self._breach is not None or known is None or topic in self.cluster.being_deleted:
+        if known is None or topic in self.cluster.being_deleted:
             return
         one = known.partitions.get(number)
         if one is not None and broker in one.replicas and broker not in one.rare.removing:
-            self._breach = InvariantBroken(
-                "ZK-06",
-                f"broker {broker} deletes its replica of {topic}-{number}, which has replicas {list(one.replicas)} and "
-                f"is not to be deleted",
+            self.raise_after_turn(
+                InvariantBroken(
+                    "ZK-06",
+                    f"broker {broker} deletes its replica of {topic}-{number}, which has replicas {list(one.replicas)} "
+                    f"and is not to be deleted",
+                )
             )
-
-    def died(self, process: SimProcess) -> None:
-        self._breach = None
-
-    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
-        breach, self._breach = self._breach, None
-        if breach is not None:
-            raise breach

@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.zookeeper.breach_in_turn import BreachInTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.node.base import BaseNode
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 
 
-class ZooKeeperControllers(Rule):
+class ZooKeeperControllers(BreachInTurn):
     """See the module."""
 
     events = ("zk_request", "broker_shuts_down")
@@ -29,11 +28,8 @@ class ZooKeeperControllers(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._newest: dict[int, int] = {}
-        self._breach: InvariantBroken | None = None
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        if self._breach is not None:
-            return
         if name == "zk_request":
             self._accepted(int(fields["node"]), int(fields["epoch"]), int(fields["api"]))
         elif fields.get("granted") and isinstance(self.cluster.running(int(fields["broker"])), ZooKeeperNode):
@@ -42,18 +38,22 @@ class ZooKeeperControllers(Rule):
     def _accepted(self, broker: int, epoch: int, api_key: int) -> None:
         newest = self._newest.get(broker, 0)
         if epoch < newest:
-            self._breach = InvariantBroken(
-                "ZK-14",
-                f"broker {broker} accepts a request (API {api_key}) of the controller with epoch {epoch}, after one of "
-                f"epoch {newest}",
+            self.raise_after_turn(
+                InvariantBroken(
+                    "ZK-14",
+                    f"broker {broker} accepts a request (API {api_key}) of the controller with epoch {epoch}, after "
+                    f"one of epoch {newest}",
+                )
             )
         self._newest[broker] = max(newest, epoch)
 
     def _let_go(self, broker: int) -> None:
         for topic, number, one in self.cluster.metadata.image.all_partitions():
             if one.leader == broker and len(one.isr) > 1:
-                self._breach = InvariantBroken(
-                    "ZK-08", f"broker {broker} may stop, and leads {topic.name}-{number} with ISR {list(one.isr)}"
+                self.raise_after_turn(
+                    InvariantBroken(
+                        "ZK-08", f"broker {broker} may stop, and leads {topic.name}-{number} with ISR {list(one.isr)}"
+                    )
                 )
                 return
 
@@ -61,9 +61,4 @@ class ZooKeeperControllers(Rule):
         """A new incarnation has accepted nothing yet."""
         numbers = {name: number for number, name in self.cluster.names.items()}
         self._newest.pop(numbers.get(process.name, -1), None)
-        self._breach = None
-
-    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
-        breach, self._breach = self._breach, None
-        if breach is not None:
-            raise breach
+        super().died(process)
