@@ -56,7 +56,7 @@ class _ByName:
         if options is not None:
             return _adapter(options).validate_python(entry)
         try:
-            return self._any().validate_python(entry)
+            return _union(self._options()).validate_python(entry)  # refuses what names none of these, and lists them
         except ValidationError as invalid:
             raise _with_plugins_listed(invalid) from None
 
@@ -67,10 +67,6 @@ class _ByName:
 
     def _options(self) -> tuple[type[BaseModel], ...]:
         return (*OURS, *self.combinators)
-
-    def _any(self) -> TypeAdapter[Any]:
-        """Refuses what names none of these, and lists them."""
-        return _union(self._options())
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         choices = {name_of(options): options for options in self._options()}

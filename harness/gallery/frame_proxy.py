@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from squall.nemesis.agent.net.addresses import address_of
-from squall.nemesis.agent.rpc.rpc_relay import Relay, close
+from squall.nemesis.agent.rpc.rpc_relay import Relay, connected
 from squall.nemesis.agent.rpc.rpc_rules import EVERYONE, Effect, Effects, Rules, RuleSpec
 from squall.nemesis.core.apis import API_KEYS
 
 LONGEST_HOLD_S: Final = 600.0
 CALL_SECONDS: Final = 10.0
-CONNECT_SECONDS: Final = 5.0
 
 Result = TypeVar("Result")
 
@@ -155,14 +154,8 @@ class FrameProxy:
             task.add_done_callback(self._arriving.discard)
 
     async def _relay(self, client: socket.socket) -> None:
-        node = socket.socket()
-        node.setblocking(False)
-        there = ("127.0.0.1", self.node_port)
-        try:
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(node, there), CONNECT_SECONDS)
-        except (OSError, TimeoutError):
-            close(client, reset=True)
-            close(node, reset=True)
+        node = await connected(client, ("127.0.0.1", self.node_port))
+        if node is None:
             return
         relay = Relay(client, node, address_of("127.0.0.1"), self._rules)
         task = asyncio.create_task(relay.run())

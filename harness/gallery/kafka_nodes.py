@@ -20,20 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from squall.harness.artifacts.jar_lists import pinned_jars
 from squall.harness.gallery.power import drop_unflushed
 from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.loopback.loopback import free_ports
-from squall.harness.systems.kafka.launch import script
+from squall.harness.loopback.stopped import is_stopped
+from squall.harness.systems.kafka.launch import USUAL_JVM, script
 from squall.harness.systems.kafka.properties import CLUSTER_ID, FEATURES, USUAL, features, format_properties
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.harness.systems.kafka.versions import jar_list, settings_of
 
 CONTROLLER: Final = 101
 ID: Final = "c3F1YWxsLWdhbGxlcnktMQ"
-SMALL_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 FORMAT_SECONDS: Final = 120.0
 END_SECONDS: Final = 30.0
 LOOK_EVERY_S: Final = 0.05
@@ -101,9 +99,9 @@ class KafkaNode:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process is stopped, as the kernel says."""
+        """Whether every thread of the process is stopped."""
         assert self._process is not None
-        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
+        return is_stopped(self._process.pid)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -191,7 +189,7 @@ class KafkaNodes:
                 directory=str(directory),
                 data=str(data),
                 config=str(config),
-                jvm=SMALL_JVM,
+                jvm=USUAL_JVM,
                 format_arguments=arguments,
                 again_arguments=arguments,
             ),

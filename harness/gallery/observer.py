@@ -90,7 +90,7 @@ class Observer:
             raise NotReproduced(f"topic {name} cannot be created: {trouble}") from None
 
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
-        """The leader of a topic-partition (-1: none) and its ISR, as the cluster tells it now."""
+        """The leader of a topic-partition (-1: none) and its ISR, as the brokers' metadata says now."""
         found = self._admin.list_topics(topic, timeout=LOOK_SECONDS).topics[topic].partitions.get(partition)
         return (-1, ()) if found is None else (found.leader, tuple(sorted(found.isrs)))
 

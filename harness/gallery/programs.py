@@ -14,9 +14,9 @@ from squall.harness.artifacts.jar_lists import names
 from squall.harness.artifacts.java import command
 from squall.harness.errors import UsageError
 from squall.harness.gallery.entry import Client
+from squall.harness.systems.kafka.launch import USUAL_JVM
 
 JAVA_SOURCE: Final = Path(__file__).parent / "java" / "ProducerProgram.java"
-JAVA_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 JAR_LIST: Final = "kafka-clients-"
 
 
@@ -45,7 +45,7 @@ def _java(version: str) -> list[str]:
     if listed not in names():
         known = ", ".join(one.removeprefix(JAR_LIST) for one in names() if one.startswith(JAR_LIST))
         raise UsageError(f"no list of jars for version {version} of the Java client; there are {known}")
-    return command(str(JAVA_SOURCE), jars(listed), options=JAVA_OPTIONS)
+    return command(str(JAVA_SOURCE), jars(listed), options=USUAL_JVM)
 
 
 _COMMANDS: Final[dict[str, Callable[[str], list[str]]]] = {"librdkafka": _librdkafka, "java": _java}

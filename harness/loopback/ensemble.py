@@ -25,6 +25,7 @@ import psutil
 from squall.harness.artifacts.jar_cache import jars
 from squall.harness.artifacts.zookeeper import QUICK, VERSION, Server, configuration, start_command
 from squall.harness.loopback.loopback import ClusterTrouble, free_ports
+from squall.harness.loopback.stopped import is_stopped
 
 READY_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.05
@@ -74,8 +75,7 @@ class ServerProcess:
 
     def _is_stopped(self) -> bool:
         assert self._process is not None
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
-        return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
+        return is_stopped(self._process.pid)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

@@ -38,7 +38,7 @@ from typing import Any
 from squall.nemesis.agent.net.addresses import address_of
 from squall.nemesis.agent.net.tcp_sockets import destroy, listens, passing_by
 from squall.nemesis.agent.rpc.rpc_gate import Gate
-from squall.nemesis.agent.rpc.rpc_relay import Relay, close
+from squall.nemesis.agent.rpc.rpc_relay import Relay, close, connected
 from squall.nemesis.agent.rpc.rpc_rules import Effects, Rules, RuleSpec
 
 LOCK, SOCKET, EFFECTS = "proxy.lock", "proxy.socket", "effects"
@@ -46,7 +46,6 @@ WATCH = 0.025
 """Seconds between checks: the kernel has no event for a process that begins or stops listening."""
 CUT_ROUNDS, CUT_PAUSE = 50, 0.01
 LEAVE_SECONDS = 1.0
-CONNECT_SECONDS = 5.0
 FIRST_RULE_SECONDS = 10.0
 LOCK_SECONDS, LOCK_PAUSE = 2.0, 0.002
 
@@ -144,13 +143,8 @@ class Proxy:
         if there[1] != gate.node_port:  # the client connected to the gate's own port
             close(client, reset=True)
             return
-        node = socket.socket(client.family, socket.SOCK_STREAM)
-        node.setblocking(False)
-        try:
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(node, there), CONNECT_SECONDS)
-        except (OSError, TimeoutError):
-            close(client, reset=True)
-            close(node, reset=True)
+        node = await connected(client, there)
+        if node is None:
             return
         relay = Relay(client, node, address_of(peer[0]), self._rules)
         task = asyncio.create_task(relay.run())

@@ -24,6 +24,7 @@ import socket
 import struct
 import termios
 from dataclasses import dataclass, field
+from typing import Any
 
 from squall.nemesis.agent.net.addresses import Address
 from squall.nemesis.agent.rpc.rpc_aside import Aside, Held
@@ -32,6 +33,7 @@ from squall.nemesis.agent.rpc.rpc_rules import Rule, Rules
 from squall.nemesis.agent.rpc.rpc_stream import Stream
 
 CHUNK = 64 << 10
+CONNECT_SECONDS = 5.0
 ARRIVAL_SECONDS = 1.0
 ARRIVAL_GLANCE = 0.001
 
@@ -259,6 +261,19 @@ async def arrival(one: socket.socket) -> None:
         if not unacknowledged[0]:
             return
         await asyncio.sleep(ARRIVAL_GLANCE)
+
+
+async def connected(client: socket.socket, there: tuple[Any, ...]) -> socket.socket | None:
+    """Return a connection to the node for this client; if there is none in time, reset the client and return None."""
+    node = socket.socket(client.family, socket.SOCK_STREAM)
+    node.setblocking(False)
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(node, there), CONNECT_SECONDS)
+    except (OSError, TimeoutError):
+        close(client, reset=True)
+        close(node, reset=True)
+        return None
+    return node
 
 
 def close(one: socket.socket, *, reset: bool) -> None:

@@ -1,4 +1,4 @@
-"""Client programs by JSON lines: commands go in, fates come out, and what goes wrong is told."""
+"""Client programs by JSON lines: commands go in, outcomes come out, and an error names its cause."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_what_is_open_at_the_close_ends_as_info(answers: tuple[Program, list[dic
 def test_records_share_the_fate_of_their_transaction(
     monkeypatch: pytest.MonkeyPatch, end: str, settings: dict[str, str], fates: list[tuple[str, int | None]]
 ) -> None:
-    """A record that the broker has acknowledged is not committed, and is not told as such before."""
+    """A record that the broker has acknowledged is not committed, and has no outcome before its transaction ends."""
     given: list[dict[str, Any]] = []
     monkeypatch.setattr(librdkafka_program.confluent_kafka, "Producer", FakeProducer)
     one = Program(given.append)
