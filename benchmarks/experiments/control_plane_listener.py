@@ -37,7 +37,7 @@ from squall.benchmarks.parts.load import quantile
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.loopback.ensemble import Ensemble
 from squall.harness.loopback.loopback import Cluster
-from squall.nodes.node.metrics.metric_names import CONTROL_QUEUE, DATA_QUEUE
+from squall.nodes.node.metrics.metric_names import CONTROL_QUEUE, DATA_QUEUE, LOG_END
 from squall.results.charts.chart import Axis, Chart, Series
 
 SHARED, LISTENER, REJECTED = "shared queue", "own listener", "rejected design"
@@ -57,7 +57,7 @@ ROUNDS, ROUNDS_SHORT = 3, 1
 WARM_UP_S, WINDOW_S, WINDOW_SHORT_S = 1.0, 4.0, 1.0
 PROBE_EVERY_S = 0.02
 MOVES, MOVES_SHORT, MOVES_OF_ALL = 20, 2, 4
-MOVE_EVERY_S, AT_REST_S = 0.6, 1.0
+MOVE_EVERY_S = 0.6
 MS = 1000.0
 PATIENCE_S = 60.0
 PUBLISHED = "no figure is published; the rule is the prototype's"
@@ -159,12 +159,11 @@ class Arm:
             moves.append(await self.controller.move(self.leader))
             await asyncio.sleep(MOVE_EVERY_S)
         acknowledged = await self.end(process)
-        await asyncio.sleep(AT_REST_S)
         kept = await asyncio.to_thread(self._kept, min(acknowledged.offsets))
         return losses(moves, acknowledged, kept)
 
     def _kept(self, first: int) -> set[int]:
-        """Return the numbers of the records in the leader's log, from an offset on."""
+        """Return the numbers of the records in the leader's log, from an offset on, once all of it is committed."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.cluster.bootstrap,
@@ -175,7 +174,7 @@ class Arm:
         )
         try:
             place = TopicPartition(TOPIC, 0, first)
-            _, end = consumer.get_watermark_offsets(place, PATIENCE_S)
+            end = self.cluster.wait_for("the log is committed", lambda: self._committed(consumer, place), PATIENCE_S)
             consumer.assign([place])
             found: set[int] = set()
             at = first
@@ -190,6 +189,12 @@ class Arm:
             return found
         finally:
             consumer.close()
+
+    def _committed(self, consumer: Consumer, place: TopicPartition) -> int | None:
+        """Return the high watermark if it is the end of the leader's log."""
+        _, high_watermark = consumer.get_watermark_offsets(place, PATIENCE_S)
+        end = self.cluster.metrics(self.leader).value(LOG_END.name, topic=TOPIC, partition="0")
+        return int(high_watermark) if high_watermark == end else None
 
     def close(self) -> None:
         self.controller.close()

@@ -45,7 +45,7 @@ def acknowledged(*rows: tuple[int, int, float]) -> Acknowledged:
 
 
 def test_only_lost_records_of_an_earlier_leader_are_stale() -> None:
-    """CL-05: acknowledged by one that the controller has replaced, and not in the log at the end."""
+    """CL-05: a replaced leader acknowledged it, and it is not in the log at the end."""
     rows = acknowledged(
         (1, 1, 9.9),  # before the move, and no follower had it
         (2, 1, 10.1),  # stale
