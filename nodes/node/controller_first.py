@@ -48,7 +48,7 @@ class ControllerFirstChannel(RequestChannel):
         self._count(inbound)
 
     def take(self) -> Inbound | None:
-        """The next request; each that leaves the queue makes room for one that waits outside."""
+        """Take the next request out of the queue, and give its place to the first unread one."""
         while self._first or self._queue:
             inbound = self._served(self._first.popleft() if self._first else self._queue.popleft())
             if self._unread:

@@ -64,7 +64,7 @@ def test_only_the_leader_appends(make_cluster: Any) -> None:
 
 @pytest.mark.parametrize("voters", [3, 5])
 def test_a_minority_may_be_dead_and_a_majority_may_not(make_cluster: Any, voters: int) -> None:
-    """FM-02, QC-19: 2f+1 voters commit at once without f of them, since nobody has to leave an ISR first. With f+1 dead
+    """FM-02, QC-19: 2f+1 voters commit at once without f of them, since there is no ISR to leave first. With f+1 dead
     nothing commits, and when these are back nothing is lost.
     """
     cluster = make_cluster(voters=voters).start()
