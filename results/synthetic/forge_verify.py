@@ -94,15 +94,22 @@ def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[CaseResu
     if processes == 1:
         yield from map(answered, asked)
         return
-    with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
+    with ProcessPoolExecutor(processes, initializer=_leave_interrupts_to_parent) as pool:
         try:
-            yield from pool.map(answered, asked)
+            # Not `map`, which cancels what is left: a pool whose processes have ended fails at a cancelled future, and
+            # leaves those that have not.
+            for row in [pool.submit(answered, question) for question in asked]:
+                yield row.result()
         except BaseException:  # interrupted or closed: the remaining rows are no longer needed
             for process in list(getattr(pool, "_processes", {}).values()):
                 process.terminate()
             raise
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a child: it reaches the whole process group, and the parent decides."""
+def _leave_interrupts_to_parent() -> None:
+    """Ignore Ctrl-C in a child, which reaches the whole process group; end at once when the parent terminates it.
+
+    The command's own handler of SIGTERM raises KeyboardInterrupt, which a pool's process takes for an error of the row.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -48,8 +48,6 @@ def _generation(scenario: Scenario, seeds: Sequence[int], options: SimOptions, p
                     yield from _by_seed(done)
             yield from _by_seed(wait(pending).done)
         except BaseException:  # interrupted, closed, or a seed that failed
-            for future in pending:
-                future.cancel()
             end_at_once(pool)
             raise
 

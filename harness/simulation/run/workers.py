@@ -24,7 +24,10 @@ def _end_with_parent() -> None:
 
 
 def end_at_once(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool at once, even busy ones: their results are not needed."""
+    """End the processes of a pool at once, even busy ones: their results are not needed.
+
+    Cancel none of its futures before: a pool whose processes have ended fails at a cancelled one (Python 3.11).
+    """
     processes = getattr(pool, "_processes", None) or {}  # Executor.shutdown waits for running work
     for process in list(processes.values()):
         process.terminate()
