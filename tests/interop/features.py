@@ -1,8 +1,9 @@
 """Features by client: what Apache Kafka does, and what Squall does or how it refuses (docs/interoperability.md).
 
 Each row is a call of one of Kafka's own tools. `works` is what the tool must say on Apache Kafka, and on Squall, too,
-unless the row is `refused`: then it is what it must say on Squall, at once. Braces are filled with a cluster's own
-values (`test_kafkas_tools.py`).
+unless the row is `refused`: then it is what it must say on Squall, at once. `fresh_partitions`
+is the number of topic-partitions of the fresh topic after the row: the rows that follow need it, and brokers learn of a
+change a moment after the tool was answered. Braces are filled with a cluster's own values (`test_kafkas_tools.py`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Feature:
     arguments: tuple[str, ...]
     works: str
     refused: str | None = None
+    fresh_partitions: int | None = None
 
 
 def _lacks(api: str) -> str:
@@ -45,12 +47,19 @@ def _lacks(api: str) -> str:
 WORKING = (
     Feature("kafka-topics --list", TOPICS, (*AT, "--list"), r"{topic}"),
     Feature("kafka-topics --describe", TOPICS, (*AT, "--describe", "--topic", "{topic}"), r"PartitionCount: 2"),
-    Feature("kafka-topics --create", TOPICS, (*AT, "--create", "--topic", "{fresh}"), r"Created topic {fresh}"),
+    Feature(
+        "kafka-topics --create",
+        TOPICS,
+        (*AT, "--create", "--topic", "{fresh}"),
+        r"Created topic {fresh}",
+        fresh_partitions=1,
+    ),
     Feature(
         "kafka-topics --alter --partitions",
         TOPICS,
         (*AT, "--alter", "--topic", "{fresh}", "--partitions", "4"),
         NO_TOPIC_ERROR,
+        fresh_partitions=4,
     ),
     Feature("kafka-topics --delete", TOPICS, (*AT, "--delete", "--topic", "{fresh}"), NO_TOPIC_ERROR),
     Feature(

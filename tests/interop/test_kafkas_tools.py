@@ -6,21 +6,30 @@ DeleteRecords. Nothing hangs: a tool either does here what it does there, or end
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from squall.benchmarks.parts.kafka import fetched_jars
+from squall.harness.hosts.network import MachineNetwork
+from squall.harness.load.tcp import TcpConnector
+from squall.harness.operator.admin_connection import AdminConnection, parse_bootstrap
+from squall.harness.operator.describe import describe_cluster
+from squall.harness.operator.facts import ClusterFacts
+from squall.workloads.clients.native.admin import Address
 from tests.clusters import Cluster
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.features import ALL, TOOLS, Feature, table
 from tests.interop.jvm import Done, Jvm
 from tests.interop.log_files import written_log
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("interop"), pytest.mark.timeout(240)]
 
@@ -77,12 +86,32 @@ def eventually(jvm: Jvm, place: Place, said: str, tool: str, *arguments: str) ->
         time.sleep(0.1)
 
 
+def known_by_every_broker(place: Place, topic: str, partitions: int) -> None:
+    """Await that each broker has the topic's topic-partitions and their leaders: a tool may ask any of them."""
+
+    def known(address: Address) -> bool:
+        facts = asyncio.run(described_by(address))
+        found = [one for one in facts.partitions if one.topic == topic and one.leader is not None]
+        return len(found) == partitions
+
+    for address in parse_bootstrap(place.bootstrap):
+        wait_until(partial(known, address), f"{topic} known by {address} of {place.name}", AT_ONCE_S)
+
+
+async def described_by(address: Address) -> ClusterFacts:
+    connection = AdminConnection(TcpConnector(MachineNetwork()), [address])
+    try:
+        return await describe_cluster(connection)
+    finally:
+        connection.close()
+
+
 def prepared(jvm: Jvm, place: Place, directory: Path) -> Place:
     """The topic of the module's text."""
     at = ("--bootstrap-server", "{bootstrap}")
     create = ("--create", "--topic", "{topic}", "--replica-assignment", "1:2,2:3")
     assert run(jvm, place, TOOLS + "TopicCommand", *at, *create).status == 0
-    eventually(jvm, place, "Partition: 1\tLeader: 2", TOOLS + "TopicCommand", *at, "--describe", "--topic", "{topic}")
+    known_by_every_broker(place, place.values["topic"], 2)
     producer = jvm.java.org.apache.kafka.clients.producer.KafkaProducer(properties(jvm, place))
     record = jvm.java.org.apache.kafka.clients.producer.ProducerRecord
     for number in range(20):
@@ -137,6 +166,8 @@ def test_a_tool_works_as_on_kafka_or_is_refused_at_once(jvm: Jvm, place: Place, 
     assert not done.hung, done
     assert re.search(place.fill(expected), done.out), done
     assert done.seconds < AT_ONCE_S, done
+    if feature.fresh_partitions is not None:
+        known_by_every_broker(place, place.values["fresh"], feature.fresh_partitions)
 
 
 def test_the_documentation_has_this_table() -> None:
@@ -152,7 +183,7 @@ def test_topic_partitions_are_moved_by_kafkas_tool_in_all_its_modes(jvm: Jvm, pl
     at, topic = ("--bootstrap-server", "{bootstrap}"), "moving"
     create = ("--create", "--topic", topic, "--replica-assignment", "1:2,2:3")
     assert run(jvm, place, TOOLS + "TopicCommand", *at, *create).status == 0
-    eventually(jvm, place, "Partition: 1\tLeader: 2", TOOLS + "TopicCommand", *at, "--describe", "--topic", topic)
+    known_by_every_broker(place, topic, 2)
 
     topics, plan, wrong = (tmp_path / name for name in ("topics.json", "plan.json", "wrong.json"))
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
