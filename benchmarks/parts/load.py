@@ -66,9 +66,10 @@ class Bench:
         self.value = os.urandom(RECORD_BYTES)
         self.brokers = [psutil.Process(pid) for pid in cluster.broker_pids]
 
-    def create_topic(self, name: str, layout: Layout) -> None:
+    def create_topic(self, name: str, layout: Layout, config: Mapping[str, str] = MappingProxyType({})) -> None:
         """Create a topic and wait until every topic-partition has all its replicas in sync."""
-        new = NewTopic(name, layout.partitions, layout.replicas, config={"min.insync.replicas": str(layout.needed)})
+        settings = {"min.insync.replicas": str(layout.needed), **config}
+        new = NewTopic(name, layout.partitions, layout.replicas, config=settings)
         self.admin.create_topics([new])[name].result(TIMEOUT_S)
 
         def in_sync() -> bool:

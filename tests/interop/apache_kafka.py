@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -25,7 +26,7 @@ CONTROLLER = 101
 class ApacheKafka:
     """See the module."""
 
-    def __init__(self, jars: Path) -> None:
+    def __init__(self, jars: Sequence[Path]) -> None:
         self._jvm = Jvm(jars, heap="-Xmx700m")
         self._directory = Path(tempfile.mkdtemp(prefix="squall-interop-kafka-"))
         ports = free_ports(len(BROKERS) + 1)

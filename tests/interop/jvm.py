@@ -14,11 +14,13 @@ py4j comes with pyspark. Nothing is compiled, so that a JRE is enough.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import selectors
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -63,11 +65,11 @@ class _Exited:
 class Jvm:
     """See the module. Not for several threads at once: the JVM has one standard output."""
 
-    def __init__(self, jars: Path, heap: str = HEAP) -> None:
+    def __init__(self, jars: Sequence[Path], heap: str = HEAP) -> None:
         (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
         self._java = [
             *("java", heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-            *("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{py4j_jar}:{jars}/*"),
+            *("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", os.pathsep.join(map(str, [py4j_jar, *jars]))),
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._gateway: JavaGateway | None = None

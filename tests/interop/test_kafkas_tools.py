@@ -10,14 +10,14 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from squall.benchmarks.parts.kafka import fetched_jars
+from squall.harness.artifacts.jar_cache import jars as pinned_jars
 from squall.harness.hosts.network import MachineNetwork
 from squall.harness.load.tcp import TcpConnector
 from squall.harness.operator.admin_connection import AdminConnection, parse_bootstrap
@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("interop"), pytest.mark.timeout(240)]
 
-VERSION = "4.3.1"
+JARS = "kafka-tools-4.3.1"
 AT_ONCE_S = 20.0
 """Far above what a refusal takes on a busy machine, far below any of the clients' own timeouts (30 s and more)."""
 REASSIGN = TOOLS + "reassign.ReassignPartitionsCommand"
@@ -55,18 +55,18 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def jars() -> Path:
-    return fetched_jars(VERSION, tools=True)
+def jars() -> Sequence[Path]:
+    return pinned_jars(JARS)
 
 
 @pytest.fixture(scope="session")
-def jvm(jars: Path) -> Iterator[Jvm]:
+def jvm(jars: Sequence[Path]) -> Iterator[Jvm]:
     with Jvm(jars) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def apache(jars: Path) -> Iterator[ApacheKafka]:
+def apache(jars: Sequence[Path]) -> Iterator[ApacheKafka]:
     with ApacheKafka(jars) as running:
         yield running
 
