@@ -62,6 +62,16 @@ HOOK_SHARE: Final = 60.0
 LONGEST_S: Final = 86_400.0
 SHARED_WAIT_S: Final = 600.0
 
+OPTIONS: Final = {
+    "budget_s": "--budget",
+    "money": "--max-cost",
+    "hook_timeout_s": "--hook-timeout",
+    "deadline_s": "--deadline",
+    "runs": "--runs-dir",
+    "clusters": "--clusters or --inventory",
+}
+"""The options of the command line that have another name than the field of `NightOptions`."""
+
 Say = Callable[[str], None]
 
 
@@ -220,6 +230,23 @@ def night_to_resume(nights: Path, key: str | None) -> Path | None:
         if events and isinstance(events[0], Planned) and key in (None, events[0].key):
             return None if fold(events).finished is not None else ledger.parent
     return None
+
+
+def options_that_differ(begun: NightOptions, given: NightOptions, *, seeded: bool) -> list[str]:
+    """Return the command-line options of `given` that a night does not have that goes on as it was begun.
+
+    Left out are options that were not given, the seed unless `seeded`, and what tells nights apart or may change.
+    """
+    here = Path(given.directory)
+    unmoved = NightOptions(suite=given.suite, runs=str(here / "runs"), lake=str(here / "runs" / "lake"))
+    may_change = {"suite", "command", "directory", "world", "shard", "nights", "junit"}
+    if not seeded:
+        may_change.add("seed")
+    return [
+        OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        for name in NightOptions.__struct_fields__
+        if name not in may_change and getattr(given, name) not in (getattr(begun, name), getattr(unmoved, name))
+    ]
 
 
 def items_that_failed(nights: Path, key: str) -> list[Item]:

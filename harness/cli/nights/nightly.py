@@ -155,7 +155,7 @@ def nightly(
         from squall.harness.nightly.night import night_to_resume
 
         if night_to_resume(nights.resolve(), options.key) is not None:
-            return _resume(nights.resolve(), options.key, dry_run=dry_run)
+            return _resume(nights.resolve(), options, dry_run=dry_run, seeded=seed is not None)
         if resume:
             raise UsageError(f"--resume: no night of {suite} was interrupted", remedy="leave it out to begin one")
     return _begin(options, dry_run=dry_run, rerun=rerun_failed)
@@ -188,14 +188,24 @@ def _begin(options: NightOptions, *, dry_run: bool, rerun: bool) -> int:
     return night.run(plan)
 
 
-def _resume(nights: Path, key: str | None, *, dry_run: bool) -> int:
-    """Go on with the last night, with the options that it was begun with."""
+def _resume(nights: Path, given: NightOptions | None, *, dry_run: bool, seeded: bool = False) -> int:
+    """Go on with the last night, with the options that it was begun with, but for the file that `--junit` names now.
+
+    `given` are the options of the command line now, `seeded` whether it names a seed; other values than those at the
+    beginning are told, since they do not apply.
+    """
     import msgspec
 
     from squall.harness.nightly.ledger.ledger import Planned, is_under_way, owner_of, read_ledger
-    from squall.harness.nightly.night import Night, NightOptions, describe_unfinished, night_to_resume
+    from squall.harness.nightly.night import (
+        Night,
+        NightOptions,
+        describe_unfinished,
+        night_to_resume,
+        options_that_differ,
+    )
 
-    directory = night_to_resume(nights, key)
+    directory = night_to_resume(nights, None if given is None else given.key)
     if directory is None:
         raise UsageError(f"--resume: the last night in {nights} has finished, or there is none")
     if is_under_way(directory):
@@ -204,11 +214,15 @@ def _resume(nights: Path, key: str | None, *, dry_run: bool) -> int:
             remedy="wait for it, or begin another with --new",
         )
     _say(f"{'resume':<11}{describe_unfinished(directory)}; --new begins another")
-    if dry_run:
-        return 0
     first = read_ledger(directory)[0]
     assert isinstance(first, Planned)
     options = msgspec.convert(first.options, NightOptions)
+    if given is not None:
+        if ignored := options_that_differ(options, given, seeded=seeded):
+            _say(f"{'resume':<11}as it was begun, not as given now: {', '.join(ignored)}")
+        options = msgspec.structs.replace(options, junit=given.junit or options.junit)
+    if dry_run:
+        return 0
     with contextlib.chdir(options.directory):  # where its suites are named from
         return Night(directory, options, _say).run(None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -216,6 +217,23 @@ def test_a_killed_night_is_resumed_by_the_same_command_with_what_was_left(place:
     assert calls(place) == ["up", "down", "up", "down"]
     assert sorted(ended(place)) == ["item-1", "item-2", "item-3"] and (place / "ran").read_text() == "done\n" * 3
     assert night_json(place)["sessions"] == 2 and night_json(place)["exit_status"] == 0
+
+
+def test_a_resumed_night_writes_junit_where_it_is_asked_now_and_names_the_options_that_do_not_apply(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_night(place, ["true", "test -e go || { touch slow; sleep 60; }"])
+    night = begin(place, *HOOKS, "--budget", "1h", "--lake", "own", "--junit", "first.xml")
+    await_true((place / "slow").exists)
+    night.send_signal(signal.SIGINT)
+    assert night.wait(60) == 130
+    (place / "go").touch()
+    first = (place / "first.xml").read_bytes()
+    assert status_of(["nightly", "night.yaml", *HOOKS, "--budget", "2h", "--retry", "0", "--junit", "now.xml"]) == 0
+    said = capsys.readouterr().out
+    assert re.search("resume +as it was begun, not as given now: --budget, --retry$", said, re.MULTILINE), said
+    SCHEMA.validate(str(place / "now.xml"))
+    assert (place / "first.xml").read_bytes() == first
 
 
 def test_an_interrupted_night_tears_down_and_leaves_its_files(place: Path) -> None:
