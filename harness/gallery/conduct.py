@@ -19,17 +19,29 @@ from functools import singledispatchmethod
 from pathlib import Path
 from typing import Final, Literal
 
-from squall.harness.gallery.clients import ClientProgram
-from squall.harness.gallery.entry import Arm
-from squall.harness.gallery.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.core.clients import ClientProgram
+from squall.harness.gallery.core.entry import Arm
+from squall.harness.gallery.core.family import Observer, Say
+from squall.harness.gallery.core.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.core.node_process import NodeProcess
+from squall.harness.gallery.core.observations import Position, position_of
+from squall.harness.gallery.core.steps import (
+    Await,
+    Hold,
+    InSync,
+    Load,
+    Node,
+    Release,
+    Send,
+    Step,
+    Stop,
+    Transaction,
+    Wait,
+)
+from squall.harness.gallery.core.steps import Position as PositionStep
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.families import family_of
 from squall.harness.gallery.history import operations_of, write_run
-from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
-from squall.harness.gallery.observer import Observer, Position, position_of
-from squall.harness.gallery.programs import command_of, settings_of
-from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Transaction, Wait
-from squall.harness.gallery.steps import Position as PositionStep
-from squall.harness.gallery.trouble import NotReproduced
-from squall.harness.systems.kafka.system import ApacheKafka
 from squall.results.history.segments import FaultWindow
 from squall.results.synthetic.forge import ORIGIN
 
@@ -37,14 +49,12 @@ START_SECONDS: Final = 120.0
 NODE_SECONDS: Final = 10.0
 LOOK_EVERY_S: Final = 0.005
 
-Say = Callable[[str], None]
-
 
 @dataclass
 class Scene:
     """What an arm runs on."""
 
-    nodes: KafkaNodes
+    nodes: Mapping[int, NodeProcess]
     proxies: Mapping[int, FrameProxy]
     client: ClientProgram
     observer: Observer
@@ -59,6 +69,8 @@ class Conductor:
         self._run_dir = run_dir
         self._say = say
         self._faults: dict[str, FaultWindow] = {}
+        self._latest: dict[str, str] = {}
+        """The name of the latest fault of each broker's process."""
         self._holds: dict[str, Hold] = {}
         self._sends: dict[str, tuple[int, int]] = {}
         """The operation and the number of records of each send, by its name."""
@@ -83,35 +95,23 @@ class Conductor:
         return self._run_dir
 
     def _scene(self, stack: ExitStack) -> Scene:
-        arm, cluster = self._arm, self._arm.cluster
-        system = ApacheKafka(arm.system.version)
-        system.fetch(self._say)
-        command = command_of(arm.client)
+        arm, family = self._arm, family_of(self._arm.entry)
+        command = family.command_of(arm, self._say)
         self._run_dir.mkdir(parents=True)
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-gallery-")))
-        shape = ClusterShape(cluster.brokers, cluster.combined, cluster.proxied, cluster.config)
-        nodes = stack.enter_context(KafkaNodes(system, shape, work))
-        stack.callback(nodes.keep_logs, self._run_dir / "nodes")
-        nodes.start()
-        nodes.wait_until_listening(START_SECONDS)
-        proxies = {
-            node: stack.enter_context(
-                FrameProxy(port, nodes.ports[node], work / f"proxy-{node}", receive_buffer=cluster.receive_buffer)
-            )
-            for node, port in nodes.proxy_ports.items()
-        }
-        observer = Observer(nodes.bootstrap)
-        observer.wait_until(lambda: observer.brokers() == tuple(nodes.ports), "all brokers registered", START_SECONDS)
-        for name, topic in cluster.topics.items():
-            observer.create_topic(name, [list(replicas) for replicas in topic.replicas], topic.config)
-        for name, topic in cluster.topics.items():
+        stage = family.stage(arm, work, self._run_dir / "nodes", self._say, stack)
+        for name, topic in arm.cluster.topics.items():
+            stage.observer.create_topic(name, topic.replicas, topic.config)
+        for name, topic in arm.cluster.topics.items():
             for partition, replicas in enumerate(topic.replicas):
-                self._await_in_sync(observer, InSync(topic=name, partition=partition, isr=replicas), START_SECONDS)
+                self._await_in_sync(
+                    stage.observer, InSync(topic=name, partition=partition, isr=replicas), START_SECONDS
+                )
         client = stack.enter_context(ClientProgram(command, self._run_dir / "client.log"))
-        opened = client.open(settings_of(arm.client, nodes.bootstrap))
+        opened = client.open(family.settings_of(arm, stage.bootstrap))
         if opened.split()[-1] != arm.client.version:
             raise NotReproduced(f"the client says it is {opened}, and {arm.client.words} is meant")
-        return Scene(nodes, proxies, client, observer)
+        return Scene(stage.nodes, stage.proxies, client, stage.observer)
 
     # --- steps -------------------------------------------------------------------------------------------------
 
@@ -189,24 +189,26 @@ class Conductor:
 
     @_carry_out.register
     def _(self, step: Node, scene: Scene) -> None:
-        node, target = scene.nodes.nodes[step.broker], f"broker {step.broker}"
+        node, target = scene.nodes[step.broker], f"broker {step.broker}"
         if step.do in ("start", "resume"):
             node.start() if step.do == "start" else node.resume()
             after = f"process {'started' if step.do == 'start' else 'goes on'}"
-            self._end(target, scene, undone=node.runs and not node.is_paused, after=after)
+            self._end(self._latest.get(target, ""), scene, undone=node.runs and not node.is_paused, after=after)
             return
         fault = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}[step.do]
-        self._begin(target, fault, target, step.do, scene)
+        earlier = sum(one.targets == (target,) and one.fault != "rpc-hold" for one in self._faults.values())
+        name = self._latest[target] = f"{target} ({earlier + 1})" if earlier else target
+        self._begin(name, fault, target, step.do, scene)
         if step.do == "pause":
             node.pause()
             self._await(lambda: node.is_paused, f"{target} is stopped")
-            self._note(target, took=True, during="process stopped")
+            self._note(name, took=True, during="process stopped")
         elif step.do == "kill":
             node.kill()
-            self._note(target, took=not node.runs, during="process gone")
+            self._note(name, took=not node.runs, during="process gone")
         else:
             gone = node.lose_power()
-            self._note(target, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
+            self._note(name, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
 
     # --- waiting -----------------------------------------------------------------------------------------------
 
@@ -292,6 +294,7 @@ class Conductor:
             topics=topics,
             faults=tuple(self._faults.values()),
             fault_free=not self._faults,
+            findings=scene.observer.findings,
             started=started,
             load_ended=load_ended,
         )

@@ -9,8 +9,9 @@ from typing import get_args
 
 import pytest
 
-from squall.harness.gallery.entry import Entry, entries
-from squall.harness.gallery.steps import Await, Hold, Node, Transaction
+from squall.harness.gallery.core.entry import Entry
+from squall.harness.gallery.core.steps import Await, Hold, Node, Transaction
+from squall.harness.gallery.entries import entries
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
 

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from squall.harness.errors import UsageError
-from squall.harness.gallery.entry import BROKEN, MOST_OPERATIONS, TWIN, Entry, chosen, entries, load_entry
+from squall.harness.gallery.core.entry import BROKEN, MOST_OPERATIONS, TWIN, Entry
+from squall.harness.gallery.core.steps import Hold, without
+from squall.harness.gallery.entries import chosen, entries, load_entry
 from squall.harness.gallery.history import write_minimal
-from squall.harness.gallery.steps import Hold, without
 from squall.harness.scenario.suites import SHIPPED
 from squall.results.check import verdict_of
 from tests.facts import naming

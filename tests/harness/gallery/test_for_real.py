@@ -8,7 +8,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from squall.harness.gallery.entry import BROKEN, TWIN, ArmName, Entry, entries
+from squall.harness.gallery.core.entry import BROKEN, TWIN, ArmName, Entry
+from squall.harness.gallery.entries import entries
 from squall.harness.gallery.verify import conduct_and_judge
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("gallery")]

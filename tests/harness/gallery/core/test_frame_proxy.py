@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.gallery.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.core.frame_proxy import FrameProxy, HoldRule
 from squall.harness.loopback.loopback import free_ports
 from squall.nemesis.core.apis import API_KEYS
 from tests.nemesis.agent.rpc.test_rpc_frames import request

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.trouble import NotReproduced
 
 ANSWER_SECONDS: Final = 60.0
 END_SECONDS: Final = 10.0
