@@ -19,7 +19,7 @@ from functools import singledispatchmethod
 from pathlib import Path
 from typing import Final, Literal
 
-from squall.harness.gallery.core.clients import ClientProgram
+from squall.harness.gallery.core.clients import ClientProgram, Sent
 from squall.harness.gallery.core.entry import Arm
 from squall.harness.gallery.core.family import Observer, Say
 from squall.harness.gallery.core.frame_proxy import FrameProxy, HoldRule
@@ -28,6 +28,7 @@ from squall.harness.gallery.core.observations import Position, position_of
 from squall.harness.gallery.core.steps import (
     Await,
     Hold,
+    HoldWrites,
     InSync,
     Load,
     Node,
@@ -37,9 +38,11 @@ from squall.harness.gallery.core.steps import (
     Stop,
     Transaction,
     Wait,
+    WriteRegister,
 )
 from squall.harness.gallery.core.steps import Position as PositionStep
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.write_hold import WriteHold
 from squall.harness.gallery.families import family_of
 from squall.harness.gallery.history import operations_of, write_run
 from squall.results.history.segments import FaultWindow
@@ -72,6 +75,9 @@ class Conductor:
         self._latest: dict[str, str] = {}
         """The name of the latest fault of each broker's process."""
         self._holds: dict[str, Hold] = {}
+        self._write_holds: dict[str, WriteHold] = {}
+        self._register_writes: dict[int, str] = {}
+        """The register that each such operation of the client writes."""
         self._sends: dict[str, tuple[int, int]] = {}
         """The operation and the number of records of each send, by its name."""
         self._loads: dict[str, int] = {}
@@ -127,6 +133,20 @@ class Conductor:
         self._holds[step.label] = step
         alone = f" ({step.count} alone)" if step.count is not None and step.pass_others else ""
         self._begin(step.label, "rpc-hold", f"broker {step.broker}", f"{step.api} {step.direction}{alone}", scene)
+
+    @_carry_out.register
+    def _(self, step: HoldWrites, scene: Scene) -> None:
+        writes = scene.nodes[step.broker].writes
+        assert writes is not None, "the family watches nodes whose writes are held"
+        self._begin(step.label, "disk-hang", f"broker {step.broker}", "writes and fsyncs of its data", scene)
+        writes.begin()
+        self._write_holds[step.label] = writes
+
+    @_carry_out.register
+    def _(self, step: WriteRegister, scene: Scene) -> None:
+        operation = scene.client.write_register(step.register_name, step.value)
+        self._sends[step.label] = operation, 1
+        self._register_writes[operation] = step.register_name
 
     @_carry_out.register
     def _(self, step: Release, scene: Scene) -> None:
@@ -221,6 +241,9 @@ class Conductor:
             time.sleep(LOOK_EVERY_S)
 
     def _await_message(self, name: str, count: str, scene: Scene, seconds: float) -> None:
+        if name in self._write_holds:
+            self._await(lambda: self._write_holds[name].held > 0, f"{name}: a write is held", seconds)
+            return
         proxy = scene.proxies[self._holds[name].broker]
         words = {"met": "held", "dropped": "lost with its connection"}.get(count, count)
         self._await(lambda: getattr(proxy.effect(name), count) > 0, f"{name}: a message is {words}", seconds)
@@ -258,6 +281,11 @@ class Conductor:
             self._note(name, healed=time.monotonic_ns() - scene.began + ORIGIN, **facts)
 
     def _release(self, name: str, scene: Scene) -> None:
+        if name in self._write_holds:
+            writes = self._write_holds.pop(name)
+            writes.end()
+            self._end(name, scene, took=writes.held > 0, during=f"{writes.held} held", undone=True, after="none held")
+            return
         proxy = scene.proxies[self._holds[name].broker]
         proxy.release(name)
         effect = proxy.effect(name)
@@ -274,7 +302,7 @@ class Conductor:
 
     def _settle(self, scene: Scene) -> None:
         """End what is still open. A broker that is down at the end of the schedule stays down."""
-        for name in self._holds:
+        for name in (*self._holds, *self._write_holds):
             self._release(name, scene)
 
     # --- the history -------------------------------------------------------------------------------------------
@@ -284,11 +312,18 @@ class Conductor:
         places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
         marked = scene.observer.mark(places)
         reads = scene.observer.read_all(marked)
-        positions = [*self._positions, *(scene.observer.position(*one) for one in self._groups.values())]
+        written = [one for one in scene.client.sent if one.op in self._register_writes]
+        positions = [
+            *self._positions,
+            *(_written(one, self._register_writes[one.op]) for one in written),
+            *(scene.observer.position(*one) for one in self._groups.values()),
+            *(scene.observer.read_register(name) for name in sorted(set(self._register_writes.values()))),
+        ]
+        sent = [one for one in scene.client.sent if one.op not in self._register_writes]
         write_run(
             self._run_dir,
             self._arm,
-            operations_of(scene.client.sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
+            operations_of(sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
             positions=[one for one in positions if one.completed is not None],
             began=scene.began,
             topics=topics,
@@ -298,3 +333,9 @@ class Conductor:
             started=started,
             load_ended=load_ended,
         )
+
+
+def _written(one: Sent, name: str) -> Position:
+    """A write to a register; one of unknown outcome has no end."""
+    fate: Literal["ok", "info"] = "ok" if one.type == "ok" else "info"
+    return Position(name, "write", one.invoked, one.completed, one.value, fate)

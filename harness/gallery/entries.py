@@ -7,7 +7,7 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.gallery.core.entry import BROKEN, TWIN, Entry
-from squall.harness.gallery.core.steps import Hold, Node, problems
+from squall.harness.gallery.core.steps import Hold, HoldWrites, Node, problems
 from squall.harness.gallery.families import family_of
 from squall.harness.scenario.suites import HERE, SHIPPED
 from squall.harness.yaml_source import YamlSource, load_yaml, suggestion
@@ -51,16 +51,18 @@ def _refuse_what_does_not_fit(source: YamlSource, entry: Entry) -> None:
         where = ("schedule", at)
         if isinstance(step, Hold) and step.broker not in entry.cluster.proxied:
             raise source.error(where, f"broker {step.broker} has no proxy; name it under cluster.proxied")
-        if isinstance(step, Node) and step.broker > entry.cluster.brokers:
+        if isinstance(step, Node | HoldWrites) and step.broker > entry.cluster.brokers:
             raise source.error(where, f"there is no broker {step.broker}; brokers are 1 to {entry.cluster.brokers}")
         topic = getattr(step, "topic", None)
         if topic is not None and topic not in entry.cluster.topics:
             raise source.error(where, f"topic {topic!r} is not among cluster.topics")
+    if entry.twin.system is not None and entry.twin.system.name != entry.system.name:
+        raise source.error(("twin", "system", "name"), f"must be the entry's own, {entry.system.name}")
+    for place, problem in family_of(entry).problems(entry):
+        raise source.error(place, problem)
     named = {getattr(step, "label", None) for step in entry.schedule}
     for at, label in enumerate(entry.twin.without):
         if label not in named:
             raise source.error(("twin", "without", at), f"{label!r} is the name of no step")
     if dataclasses.replace(entry.arm(TWIN), name=BROKEN) == entry.arm(BROKEN):
         raise source.error(("twin",), "is the same as the broken version: name what is different")
-    for place, problem in family_of(entry).problems(entry):
-        raise source.error(place, problem)

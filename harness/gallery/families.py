@@ -7,10 +7,11 @@ from typing import Final
 
 from squall.harness.gallery.core.entry import Entry
 from squall.harness.gallery.core.family import Family
+from squall.harness.gallery.etcd.family import EtcdFamily
 from squall.harness.gallery.kafka.family import KafkaFamily
 from squall.harness.gallery.nats.family import NatsFamily
 
-FAMILIES: Final[Mapping[str, Family]] = {"kafka": KafkaFamily(), "nats": NatsFamily()}
+FAMILIES: Final[Mapping[str, Family]] = {"kafka": KafkaFamily(), "nats": NatsFamily(), "etcd": EtcdFamily()}
 
 
 def family_of(entry: Entry) -> Family:

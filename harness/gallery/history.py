@@ -11,6 +11,7 @@ from typing import Final, Literal
 from squall.harness.gallery.core.clients import Sent
 from squall.harness.gallery.core.entry import Arm, ArmName, Entry, Operation
 from squall.harness.gallery.core.observations import Marked, Position, Read
+from squall.results.checkers.registers.declaration import REGISTER_CHECK
 from squall.results.history.manifest import SYSTEM, Expected, Manifest, TopicFacts
 from squall.results.history.segments import (
     ABSENT,
@@ -84,7 +85,7 @@ def write_run(
         load_ended=ORIGIN + (last_send if load_ended is None else load_ended),
         completed=True,
         segments=2 if positions else 1,
-        checks=("log",),
+        checks=(*(("log",) if topics else ()), *((REGISTER_CHECK.name,) if positions else ())),
         fault_free=fault_free,
         faults_planned=0 if fault_free else len(faults),
         min_acknowledged=1,

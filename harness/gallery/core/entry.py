@@ -26,13 +26,13 @@ MOST_SENTENCES = 3
 ArmName = Literal["broken", "twin"]
 BROKEN: Final = "broken"
 TWIN: Final = "twin"
-PRODUCTS: Final = {"kafka": "Apache Kafka", "nats": "NATS", "java": "Java producer"}
+PRODUCTS: Final = {"kafka": "Apache Kafka", "nats": "NATS", "etcd": "etcd", "java": "Java producer"}
 
 
 class System(Options):
     """The system whose nodes run, by its family, in a version that the family has."""
 
-    name: Literal["kafka", "nats"] = "kafka"
+    name: Literal["kafka", "nats", "etcd"] = "kafka"
     version: str
 
     @property
@@ -43,7 +43,7 @@ class System(Options):
 class Client(Options):
     """The library that sends, its version, and its settings by its own names."""
 
-    name: Literal["librdkafka", "java", "nats.go"]
+    name: Literal["librdkafka", "java", "nats.go", "json-gateway"]
     version: str
     settings: Mapping[str, str] = Field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class Cluster(Options):
     combined: bool = True
     proxied: tuple[int, ...] = ()
     receive_buffer: int | None = Field(default=None, ge=1024)
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, Topic] = Field(default_factory=dict)
     config: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -17,10 +17,20 @@ from squall.harness.gallery.core.entry import Arm, Entry
 from squall.harness.gallery.core.frame_proxy import FrameProxy
 from squall.harness.gallery.core.node_process import NodeProcess
 from squall.harness.gallery.core.observations import Marked, Place, Position, Read
+from squall.harness.gallery.core.steps import HoldWrites, WriteRegister
 
 Say = Callable[[str], None]
 Problem = tuple[tuple[str | int, ...], str]
 """Where in an entry's file something is wrong, and what."""
+
+
+def without_registers(entry: Entry) -> Iterator[Problem]:
+    """Yield what a family of logs has not: an entry without topics, and steps on registers."""
+    if not entry.cluster.topics:
+        yield ("cluster", "topics"), "name at least one topic"
+    for at, step in enumerate(entry.schedule):
+        if isinstance(step, HoldWrites | WriteRegister):
+            yield ("schedule", at), f"{step.do}: is for etcd"
 
 
 class Observer(Protocol):
@@ -37,6 +47,9 @@ class Observer(Protocol):
 
     def position(self, group: str, topic: str, partition: int) -> Position:
         """Read a group's committed position. Raises NotReproduced."""
+
+    def read_register(self, name: str) -> Position:
+        """Read a register. Raises NotReproduced."""
 
     def mark(self, places: Sequence[Place]) -> list[Marked]:
         """Append a marker to each topic-partition: what a final read must reach. Raises NotReproduced."""

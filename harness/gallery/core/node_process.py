@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.write_hold import WriteHold
 from squall.harness.loopback.stopped import is_stopped
 
 END_SECONDS: Final = 30.0
@@ -25,6 +26,9 @@ LOOK_EVERY_S: Final = 0.05
 
 class NodeProcess(ABC):
     """One node, which may be started again and again."""
+
+    writes: WriteHold | None = None
+    """Holds its writes, if it was started under such a watch."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -43,6 +47,8 @@ class NodeProcess(ABC):
         if self._process is not None:
             self._process.kill()
             self._process.wait(END_SECONDS)
+        if self.writes is not None:
+            self.writes.wait_until_ended()
 
     @abstractmethod
     def lose_power(self) -> int:

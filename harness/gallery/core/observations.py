@@ -37,7 +37,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Position:
-    """A group's position that was committed (`write`) or read; `name` is that of its register in a history."""
+    """A register, such as a group's position, that was written (committed) or read; `name` is its name in a history."""
 
     name: str
     f: Literal["read", "write"]

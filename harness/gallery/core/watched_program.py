@@ -1,6 +1,6 @@
-"""Replace itself by a program whose fsyncs are watched (`sync_ledger.py`).
+"""Replace itself by a program whose disk calls are watched (`disk_watch.py`).
 
-    python -m squall.harness.gallery.core.watched_program DESCRIPTOR PROGRAM ARGUMENTS…
+    python -m squall.harness.gallery.core.watched_program syncs|writes DESCRIPTOR PROGRAM ARGUMENTS…
 
 It installs the filter on itself, sends the listener over the socket DESCRIPTOR, and executes PROGRAM, which keeps the
 filter and the process id. The kernel kills the program when the watching process ends: its calls could not go on.
@@ -13,18 +13,19 @@ import os
 import signal
 import socket
 import sys
+from typing import cast
 
-from squall.harness.gallery.core.sync_ledger import traps
+from squall.harness.gallery.core.disk_watch import Watches, traps
 from squall.nemesis.agent.disk import seccomp
 
 KILL_WHEN_PARENT_DIES = 1
 
 
 def main(arguments: list[str]) -> None:
-    descriptor, *command = arguments
+    watches, descriptor, *command = arguments
     ctypes.CDLL(None).prctl(KILL_WHEN_PARENT_DIES, signal.SIGKILL)
     with socket.socket(fileno=int(descriptor)) as channel:
-        listener = seccomp.install(traps())
+        listener = seccomp.install(traps(cast(Watches, watches)))
         socket.send_fds(channel, [b"+"], [listener])
         os.close(listener)
     os.execvp(command[0], command)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from squall.harness.gallery.core.entry import Arm, Entry
-from squall.harness.gallery.core.family import Problem, Say, Stage
+from squall.harness.gallery.core.family import Problem, Say, Stage, without_registers
 from squall.harness.gallery.core.frame_proxy import FrameProxy
 from squall.harness.gallery.kafka.nodes import ClusterShape, KafkaNodes
 from squall.harness.gallery.kafka.observer import KafkaObserver
@@ -25,6 +25,7 @@ class KafkaFamily:
     """See the module."""
 
     def problems(self, entry: Entry) -> Iterator[Problem]:
+        yield from without_registers(entry)
         for where, system in ((("system",), entry.system), (("twin", "system"), entry.twin.system)):
             if system is not None and system.version not in VERSIONS:
                 hint = suggestion(system.version, VERSIONS)

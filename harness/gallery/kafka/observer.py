@@ -84,6 +84,9 @@ class KafkaObserver:
             raise NotReproduced(f"the position of {group} on {topic}-{partition} cannot be read: {found.error}")
         return Position(position_of(group, topic, partition), "read", begun, time.monotonic_ns(), max(found.offset, -1))
 
+    def read_register(self, name: str) -> Position:
+        raise NotReproduced("Kafka has no registers of its own")
+
     def mark(self, places: Sequence[Place]) -> list[Marked]:
         """Append a marker to each topic-partition: what a final read must reach. Raises NotReproduced."""
         ended: dict[int, tuple[object, int | None, int]] = {}

@@ -13,7 +13,7 @@ from typing import Final
 
 from squall.harness.artifacts.go_programs import built, go_program, versions
 from squall.harness.gallery.core.entry import Arm, Cluster, Entry
-from squall.harness.gallery.core.family import Problem, Say, Stage
+from squall.harness.gallery.core.family import Problem, Say, Stage, without_registers
 from squall.harness.gallery.core.steps import Hold, Node, Position, Step, Transaction
 from squall.harness.gallery.nats.nodes import SETTINGS, NatsNodes
 from squall.harness.gallery.nats.observer import NatsObserver
@@ -33,6 +33,7 @@ class NatsFamily:
     def problems(self, entry: Entry) -> Iterator[Problem]:
         yield from _of_versions(entry)
         yield from _of_cluster(entry.cluster)
+        yield from without_registers(entry)
         for at, step in enumerate(entry.schedule):
             if problem := _of_step(step):
                 yield ("schedule", at), problem

@@ -80,6 +80,9 @@ class NatsObserver:
     def position(self, group: str, topic: str, partition: int) -> Position:
         raise NotReproduced("JetStream has no positions of groups")
 
+    def read_register(self, name: str) -> Position:
+        raise NotReproduced("JetStream has no registers of its own")
+
     def mark(self, places: Sequence[Place]) -> list[Marked]:
         """Append a marker to each stream; to one that is gone after it is created again. Raises NotReproduced."""
         return [self._marked(topic, number) for number, (topic, _) in enumerate(places)]
@@ -167,10 +170,7 @@ class NatsObserver:
         last: Exception = nats.errors.NoServersError()
         for address in self._addresses:
             try:
-                return await nats.connect(
-                    address, allow_reconnect=False, connect_timeout=CONNECT_SECONDS, max_reconnect_attempts=0,
-                    error_cb=_ignored,
-                )  # fmt: skip
+                return await asyncio.wait_for(_connected_to(address), 3 * CONNECT_SECONDS)
             except TROUBLES as trouble:
                 last = trouble
         raise last
@@ -203,6 +203,18 @@ async def _read(marker: Marked, js: JetStreamContext) -> list[Read]:
         if any(value == marker.value for _, value in records):
             return found
     raise NotReproduced(f"the final read of {marker.topic} did not reach its marker in {READ_SECONDS:g} s")
+
+
+async def _connected_to(address: str) -> Client:
+    # nats-py counts attempts from 1 on; without a number it would go on for ever.
+    return await nats.connect(
+        address,
+        allow_reconnect=False,
+        max_reconnect_attempts=1,
+        reconnect_time_wait=0,
+        connect_timeout=CONNECT_SECONDS,
+        error_cb=_ignored,
+    )
 
 
 async def _ignored(_: Exception) -> None:

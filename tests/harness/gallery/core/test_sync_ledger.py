@@ -112,6 +112,6 @@ def test_a_program_that_does_not_start_is_not_reproduced(tmp_path: Path) -> None
 
 
 def test_a_machine_that_cannot_watch_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall.harness.gallery.core.sync_ledger.LAUNCHER", "squall.no_such_module")
+    monkeypatch.setattr("squall.harness.gallery.core.disk_watch.LAUNCHER", "squall.no_such_module")
     with (tmp_path / "output").open("ab") as out, pytest.raises(NotReproduced, match="cannot be watched"):
         SyncLedger(tmp_path).start(["/bin/true"], out)

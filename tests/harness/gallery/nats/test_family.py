@@ -18,6 +18,7 @@ from squall.harness.gallery.nats import observer as observing
 from squall.harness.gallery.nats.family import NatsFamily, client_version
 from squall.harness.gallery.nats.nodes import NatsNodes
 from squall.harness.gallery.nats.observer import NO_STREAM, NatsObserver, replicas_of
+from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
 from tests.facts import naming
 
@@ -158,3 +159,11 @@ def test_a_stream_about_which_no_leader_answers_proves_nothing(answer: Any) -> N
     with pytest.raises(NotReproduced, match="whether stream events exists is not known"):
         observer.mark([("events", 0)])
     assert observer.created == []
+
+
+def test_a_server_that_is_down_is_not_asked_for_ever() -> None:
+    observer = NatsObserver(f"nats://127.0.0.1:{free_ports(1)[0]}", 1)
+    with pytest.raises(NotReproduced, match="stream events: no success"):
+        NatsObserver.create_topic(observer, "events", [[1]], {})
+    with pytest.raises(NotReproduced, match="held: not so"):
+        observer.wait_until(lambda: observer.in_sync("events", 0) == (1, (1,)), "held", 0.1)
