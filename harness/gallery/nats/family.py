@@ -56,7 +56,8 @@ class NatsFamily:
         stack.callback(nodes.keep_logs, kept)
         nodes.start()
         nodes.wait_until_listening(START_SECONDS)
-        return Stage(nodes.nodes, nodes.bootstrap, {}, NatsObserver(nodes.bootstrap, servers))
+        nodes.number_the_meta_leader_last(START_SECONDS)
+        return Stage(nodes.nodes, nodes.bootstrap, {}, NatsObserver(nodes.bootstrap, nodes.numbers))
 
 
 def client_version() -> str:

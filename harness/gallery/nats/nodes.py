@@ -3,23 +3,32 @@
     nodes = NatsNodes(program, servers=3, settings={"sync_interval": "always"}, directory, watched=True)
     nodes.start()
 
-Servers are numbered from 1 and named n1, n2, …; all of them are in one cluster, and each knows every route. `watched`
-servers have their fsyncs written down (`sync_ledger.py`), so that they can lose power.
+Servers are named n1, n2, …; all of them are in one cluster, and each knows every route. `watched` servers have their
+fsyncs written down (`sync_ledger.py`), so that they can lose power.
+
+They are numbered from 1, once they have elected a meta leader, which gets the highest number. So a schedule that kills
+the first ones does not depend on which server the election has chosen.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
+import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from squall.harness.gallery.core.node_process import NodeProcess, keep_files, wait_until_listening
 from squall.harness.gallery.core.sync_ledger import SyncLedger
+from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.loopback.loopback import free_ports
 
 SETTINGS: Final = ("sync_interval",)
 """Settings of the block `jetstream` that an entry may have."""
+LOOK_EVERY_S: Final = 0.1
+MONITOR_SECONDS: Final = 2.0
 
 
 class NatsNode(NodeProcess):
@@ -49,9 +58,12 @@ class NatsNodes:
         self, program: Path, servers: int, settings: Mapping[str, str], directory: Path, *, watched: bool
     ) -> None:
         numbers = range(1, servers + 1)
-        ports = iter(free_ports(2 * servers))
+        ports = iter(free_ports(3 * servers))
         self.ports = {number: next(ports) for number in numbers}
         self._routes = {number: next(ports) for number in numbers}
+        self._monitors = {number: next(ports) for number in numbers}
+        self.numbers = {name_of(number): number for number in numbers}
+        """The number of each server by its name."""
         self.nodes: dict[int, NodeProcess] = {}
         for number in numbers:
             there = directory / f"node-{number}"
@@ -80,6 +92,24 @@ class NatsNodes:
         """Wait until every server accepts connections. Raises NotReproduced with a server's last words."""
         wait_until_listening({self.nodes[number]: port for number, port in self.ports.items()}, seconds)
 
+    def number_the_meta_leader_last(self, seconds: float) -> None:
+        """Wait for a meta leader, and give it the highest number. Raises NotReproduced."""
+        leader, last = self.numbers[self._meta_leader(seconds)], len(self.nodes)
+        self.nodes = _swapped(self.nodes, leader, last)
+        self.ports = _swapped(self.ports, leader, last)
+        names = _swapped({number: name for name, number in self.numbers.items()}, leader, last)
+        self.numbers = {name: number for number, name in names.items()}
+
+    def _meta_leader(self, seconds: float) -> str:
+        """The name of the meta leader, as soon as a server knows one."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for port in self._monitors.values():
+                if leader := _meta_leader_at(port):
+                    return leader
+            time.sleep(LOOK_EVERY_S)
+        raise NotReproduced(f"no meta leader is elected within {seconds:g} s")
+
     def keep_logs(self, directory: Path) -> None:
         """Copy each server's log and configuration to `directory`/NUMBER."""
         keep_files(self.nodes, ("node.log", "node.conf"), directory)
@@ -90,9 +120,15 @@ class NatsNodes:
         return (
             f"server_name: {name_of(number)}\n"
             f"listen: 127.0.0.1:{self.ports[number]}\n"
+            f"http: 127.0.0.1:{self._monitors[number]}\n"
             f'jetstream {{\n  store_dir: "{data}"\n{inside}}}\n'
             f"cluster {{\n  name: squall\n  listen: 127.0.0.1:{self._routes[number]}\n  routes: [{routes}]\n}}\n"
         )
+
+
+def _swapped(numbered: Mapping[int, Any], one: int, other: int) -> dict[int, Any]:
+    """The same values, with those of two numbers exchanged."""
+    return {**numbered, one: numbered[other], other: numbered[one]}
 
 
 def name_of(number: int) -> str:
@@ -100,6 +136,11 @@ def name_of(number: int) -> str:
     return f"n{number}"
 
 
-def number_of(name: str) -> int:
-    """The number of the server of this name."""
-    return int(name.removeprefix("n"))
+def _meta_leader_at(monitor: int) -> str:
+    """The name of the meta leader, as a server says at its monitoring port; empty if it knows none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/jsz", timeout=MONITOR_SECONDS) as response:
+            found = json.load(response)
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("meta_cluster", {}).get("leader", ""))

@@ -25,7 +25,6 @@ from nats.js.errors import NoStreamResponseError, NotFoundError
 
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read
 from squall.harness.gallery.core.trouble import NotReproduced
-from squall.harness.gallery.nats.nodes import number_of
 
 CONNECT_SECONDS: Final = 2
 ANSWER_SECONDS: Final = 5.0
@@ -46,9 +45,9 @@ Question = Callable[[JetStreamContext], Awaitable[Result]]
 class NatsObserver:
     """Observes a cluster by its addresses."""
 
-    def __init__(self, bootstrap: str, servers: int) -> None:
+    def __init__(self, bootstrap: str, numbers: Mapping[str, int]) -> None:
         self._addresses = bootstrap.split(",")
-        self._servers = servers
+        self._numbers = numbers
         self._findings: list[str] = []
 
     @property
@@ -61,7 +60,7 @@ class NatsObserver:
 
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         """The stream's leader (-1: none), and the servers that have all that it has. Raises NotReproduced."""
-        return replicas_of(self._asked(lambda js: js.stream_info(topic)))
+        return replicas_of(self._asked(lambda js: js.stream_info(topic)), self._numbers)
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
@@ -105,7 +104,7 @@ class NatsObserver:
                 f"stream {topic} did not exist any more, as the meta leader answered for {GONE_SECONDS:g} s on end, "
                 "and was created again for its marker"
             )
-            self.create_topic(topic, [[0] * self._servers], {})
+            self.create_topic(topic, [tuple(self._numbers.values())], {})
         begun = time.monotonic_ns()
         sequence = self._appended(topic, str(MARKER + number).encode())
         return Marked(topic, 0, begun, time.monotonic_ns(), MARKER + number, sequence)
@@ -176,13 +175,13 @@ class NatsObserver:
         raise last
 
 
-def replicas_of(info: StreamInfo) -> tuple[int, tuple[int, ...]]:
+def replicas_of(info: StreamInfo, numbers: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
     """The leader of a stream (-1: none), and the servers that are in sync with it."""
     cluster = info.cluster
     if cluster is None or not cluster.leader:
         return -1, ()
-    leader = number_of(cluster.leader)
-    current = [number_of(one.name) for one in cluster.replicas or () if one.name and one.current and not one.offline]
+    leader = numbers[cluster.leader]
+    current = [numbers[one.name] for one in cluster.replicas or () if one.name and one.current and not one.offline]
     return leader, tuple(sorted([leader, *current]))
 
 

@@ -14,6 +14,7 @@ from nats.js.errors import NotFoundError
 from squall.harness.errors import UsageError
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.entries import load_entry
+from squall.harness.gallery.nats import nodes as serving
 from squall.harness.gallery.nats import observer as observing
 from squall.harness.gallery.nats.family import NatsFamily, client_version
 from squall.harness.gallery.nats.nodes import NatsNodes
@@ -22,6 +23,7 @@ from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
 from tests.facts import naming
 
+NUMBERS = {"n1": 1, "n2": 2, "n3": 3}
 N1 = SHIPPED / "gallery" / "N1.yaml"
 
 
@@ -87,6 +89,22 @@ def test_servers_know_each_other_and_their_settings(tmp_path: Path) -> None:
     assert nodes.bootstrap.count("nats://127.0.0.1:") == 3
 
 
+@pytest.mark.parametrize("leader", ["n1", "n2", "n3"])
+def test_the_meta_leader_gets_the_highest_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: str) -> None:
+    nodes = NatsNodes(Path("nats-server"), 3, {}, tmp_path, watched=False)
+    logs = {name: nodes.nodes[number].log for name, number in nodes.numbers.items()}
+    monkeypatch.setattr(serving, "_meta_leader_at", lambda monitor: leader)
+    nodes.number_the_meta_leader_last(1)
+    assert nodes.numbers[leader] == 3 and sorted(nodes.numbers.values()) == [1, 2, 3]
+    assert {name: nodes.nodes[number].log for name, number in nodes.numbers.items()} == logs
+
+
+def test_without_a_meta_leader_nothing_is_reproduced(tmp_path: Path) -> None:
+    nodes = NatsNodes(Path("nats-server"), 1, {}, tmp_path, watched=False)
+    with pytest.raises(NotReproduced, match="no meta leader"):
+        nodes.number_the_meta_leader_last(0.1)
+
+
 def info(leader: str | None, *peers: tuple[str, bool, bool]) -> StreamInfo:
     replicas = [PeerInfo(name=name, current=current, offline=offline) for name, current, offline in peers]
     state = StreamState(messages=0, bytes=0, first_seq=0, last_seq=0, consumer_count=0)
@@ -104,14 +122,14 @@ def info(leader: str | None, *peers: tuple[str, bool, bool]) -> StreamInfo:
 def test_replicas_in_sync_are_the_leader_and_those_that_are_current(
     found: StreamInfo, expected: tuple[int, tuple[int, ...]]
 ) -> None:
-    assert replicas_of(found) == expected
+    assert replicas_of(found, NUMBERS) == expected
 
 
 class Answers(NatsObserver):
     """An observer of a cluster that answers as it is told, one answer a tenth of a second."""
 
     def __init__(self, *answers: Any) -> None:
-        super().__init__("nats://127.0.0.1:1", 3)
+        super().__init__("nats://127.0.0.1:1", NUMBERS)
         self.answers = list(answers)
         self.created: list[str] = []
 
@@ -162,7 +180,7 @@ def test_a_stream_about_which_no_leader_answers_proves_nothing(answer: Any) -> N
 
 
 def test_a_server_that_is_down_is_not_asked_for_ever() -> None:
-    observer = NatsObserver(f"nats://127.0.0.1:{free_ports(1)[0]}", 1)
+    observer = NatsObserver(f"nats://127.0.0.1:{free_ports(1)[0]}", NUMBERS)
     with pytest.raises(NotReproduced, match="stream events: no success"):
         NatsObserver.create_topic(observer, "events", [[1]], {})
     with pytest.raises(NotReproduced, match="held: not so"):
