@@ -20,6 +20,7 @@ from squall.harness.gallery.core.node_process import NodeProcess, keep_files, wa
 from squall.harness.gallery.core.observations import Marked, Place, Position, Read
 from squall.harness.gallery.core.steps import Await, HoldWrites, Node, Release, Wait, WriteRegister
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.waiting import wait_until
 from squall.harness.gallery.core.write_hold import WriteHold
 from squall.harness.gallery.etcd.gateway import TROUBLES, VERSION, Gateway
 from squall.harness.loopback.loopback import free_ports
@@ -79,11 +80,7 @@ class EtcdObserver:
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
-        end = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > end:
-                raise NotReproduced(f"{what}: not so after {seconds:g} s")
-            time.sleep(LOOK_EVERY_S)
+        wait_until(holds, what, seconds)
 
     def read_register(self, name: str) -> Position:
         """Read a register as soon as the member answers. Raises NotReproduced."""

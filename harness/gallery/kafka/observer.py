@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read, position_of
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.waiting import wait_until
 
 REQUEST_SECONDS: Final = 20.0
 READ_SECONDS: Final = 60.0
@@ -58,17 +59,7 @@ class KafkaObserver:
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
-        end = time.monotonic() + seconds
-        while True:
-            trouble = ""
-            try:
-                if holds():
-                    return
-            except KafkaException as failed:
-                trouble = f": {failed}"
-            if time.monotonic() > end:
-                raise NotReproduced(f"{what}: not so after {seconds:g} s{trouble}")
-            time.sleep(LOOK_EVERY_S)
+        wait_until(holds, what, seconds, (KafkaException,))
 
     def position(self, group: str, topic: str, partition: int) -> Position:
         """Read a group's committed position. Raises NotReproduced."""

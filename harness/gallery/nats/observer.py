@@ -25,6 +25,7 @@ from nats.js.errors import NoStreamResponseError, NotFoundError
 
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.waiting import wait_until
 
 CONNECT_SECONDS: Final = 2
 ANSWER_SECONDS: Final = 5.0
@@ -64,17 +65,7 @@ class NatsObserver:
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
-        end = time.monotonic() + seconds
-        while True:
-            trouble = ""
-            try:
-                if holds():
-                    return
-            except TROUBLES as failed:
-                trouble = f": {_words(failed)}"
-            if time.monotonic() > end:
-                raise NotReproduced(f"{what}: not so after {seconds:g} s{trouble}")
-            time.sleep(LOOK_EVERY_S)
+        wait_until(holds, what, seconds, TROUBLES)
 
     def position(self, group: str, topic: str, partition: int) -> Position:
         raise NotReproduced("JetStream has no positions of groups")

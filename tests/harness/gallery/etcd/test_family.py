@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from squall.harness.errors import UsageError
 from squall.harness.gallery.core.trouble import NotReproduced
@@ -22,6 +21,7 @@ from squall.harness.gallery.etcd.register_program import Program
 from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
 from tests.facts import naming
+from tests.harness.gallery.editing import edited
 from tests.waiting import wait_until
 
 E1 = SHIPPED / "gallery" / "E1.yaml"
@@ -124,7 +124,5 @@ def test_the_program_names_what_it_cannot_do(command: dict[str, Any]) -> None:
 def test_what_etcd_has_not_is_named_with_file_line_and_field(
     changes: dict[str, object], words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    file = tmp_path / "E1.yaml"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(E1.read_text()), **changes}, sort_keys=False))
     with pytest.raises(UsageError, match=naming(*words)):
-        load_entry(file)
+        load_entry(edited("E1", tmp_path, **changes))

@@ -7,7 +7,6 @@ from typing import Any
 
 import nats.errors
 import pytest
-import yaml
 from nats.js.api import ClusterInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
 from nats.js.errors import NotFoundError
 
@@ -22,23 +21,10 @@ from squall.harness.gallery.nats.observer import NO_STREAM, NatsObserver, replic
 from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
 from tests.facts import naming
+from tests.harness.gallery.editing import edited
 
 NUMBERS = {"n1": 1, "n2": 2, "n3": 3}
 N1 = SHIPPED / "gallery" / "N1.yaml"
-
-
-def edited(tmp_path: Path, **changes: object) -> Path:
-    """N1 with some fields changed; a dotted name reaches into a mapping."""
-    data = yaml.safe_load(N1.read_text())
-    for name, value in changes.items():
-        *path, last = name.split("__")
-        inside = data
-        for part in path:
-            inside = inside[part]
-        inside[last] = value
-    file = tmp_path / "N1.yaml"
-    file.write_text(yaml.safe_dump(data, sort_keys=False))
-    return file
 
 
 @pytest.mark.parametrize(
@@ -65,16 +51,16 @@ def test_what_nats_has_not_is_named_with_file_line_and_field(
     changes: dict[str, object], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=naming(*words)) as caught:
-        load_entry(edited(tmp_path, **changes))
+        load_entry(edited("N1", tmp_path, **changes))
     assert f"{tmp_path / 'N1.yaml'}:" in str(caught.value)
 
 
 def test_an_unchanged_copy_is_an_entry(tmp_path: Path) -> None:
-    assert load_entry(edited(tmp_path)) == load_entry(N1)
+    assert load_entry(edited("N1", tmp_path)) == load_entry(N1)
 
 
 def test_settings_of_an_entry_take_precedence(tmp_path: Path) -> None:
-    arm = load_entry(edited(tmp_path, client__settings={"publishers": "1"})).arm("broken")
+    arm = load_entry(edited("N1", tmp_path, client__settings={"publishers": "1"})).arm("broken")
     settings = NatsFamily().settings_of(arm, "nats://h:1")
     assert settings == {"servers": "nats://h:1", "publishers": "1", "timeout": "2s"}
 
