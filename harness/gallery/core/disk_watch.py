@@ -58,6 +58,7 @@ class DiskWatch(ABC):
     def __init__(self) -> None:
         self._calls = {number: name for name, number in _NUMBERS[self.watches][platform.machine()].items()}
         self._server: threading.Thread | None = None
+        self._trouble: Exception | None = None
 
     @abstractmethod
     def decide(self, listener: int, notice: Notice, call: str) -> bool:
@@ -88,9 +89,11 @@ class DiskWatch(ABC):
         return self._server is not None and self._server.is_alive()
 
     def wait_until_ended(self) -> None:
-        """Wait until all calls of the process, which has ended, are decided."""
+        """Wait until all calls of the process, which has ended, are decided. Raises NotReproduced if that failed."""
         if self._server is not None:
             self._server.join(END_SECONDS)
+        if self._trouble is not None:
+            raise NotReproduced(f"the watch over disk calls failed: {self._trouble!r}")
 
     def _serve_from_now_on(self, listener: int, process: subprocess.Popen[bytes]) -> None:
         ended = os.pidfd_open(process.pid)
@@ -98,7 +101,7 @@ class DiskWatch(ABC):
         self._server.start()
 
     def _serve(self, listener: int, ended: int) -> None:
-        """Take notes and let each call go on, until the process has ended."""
+        """Decide each call until the process has ended."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(ended, select.POLLIN)
@@ -113,6 +116,8 @@ class DiskWatch(ABC):
                     return
                 elif listener in ready:  # no process is left under the filter: the other descriptor will say so
                     poll.unregister(listener)
+        except Exception as trouble:  # the process's calls fail from now on, which is no fault of the system
+            self._trouble = trouble
         finally:
             os.close(listener)
             os.close(ended)

@@ -8,11 +8,11 @@
 The program is started under a watch (`disk_watch.py`) that hands over fsync, fdatasync, renames, openings with O_SYNC
 or O_DSYNC, sync, syncfs and msync. At each fsync the ledger notes the file's inode and size, before the call goes on.
 
-A loss of power cuts each file at its size at its last fsync, and removes a file that was never fsynced. What stays is
-never less than what a real disk would have kept: bytes that were overwritten in place stay as they are, renames and
-removals are kept, the old entry of an inode that is used again counts for the new file, and a kill within an fsync
-counts as a finished one. What is cut was never fsynced, so that a system may not count on it. A real machine writes
-much of it back within half a minute; a loss of power may come before that.
+A loss of power cuts each file at its size when its last fsync began, and removes a file that was never fsynced. What is
+cut was written after that, so that a system may not count on it. A real machine writes much of it back within half a
+minute; a loss of power may come before that. More may be kept than a disk would have kept: bytes that were overwritten
+in place, renames and removals, the old entry of an inode that is used again, an fsync that a kill has cut short, a path
+that was once opened with O_SYNC.
 
 The watch is not proven against io_uring, nor against writes through a mapping that are never msynced.
 """
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,19 +105,20 @@ class SyncLedger(DiskWatch):
             self._all_is_durable()
 
     def _renamed(self, old: str, new: str) -> None:
-        was_synchronous = old in self._synchronous
-        self._synchronous -= {old, new}
-        if was_synchronous:
-            found = Path(old).stat()
-            self._durable[_inode(found)] = found.st_size
+        """Carry over what is synchronous at the old name or below it. The old name stays: the call may fail."""
+        below = [one for one in self._synchronous if one == old or one.startswith(f"{old}/")]
+        self._synchronous |= {new + one.removeprefix(old) for one in below}
 
     def _all_is_durable(self) -> None:
         self._durable |= {_inode(found): found.st_size for _, found in self._files()}
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for path in sorted(self._directory.rglob("*")):
-            if path.is_file() and not path.is_symlink():
-                yield path, path.stat()
+        for directory, _, names in os.walk(self._directory):  # what vanishes meanwhile is left out
+            for path in (Path(directory, name) for name in sorted(names)):
+                with contextlib.suppress(OSError):
+                    found = path.lstat()
+                    if stat.S_ISREG(found.st_mode):
+                        yield path, found
 
 
 def _inode(found: os.stat_result) -> Inode:

@@ -55,7 +55,9 @@ def after_power_loss(tmp_path: Path, *bodies: str) -> tuple[dict[str, bytes], in
         with running(data, body, ledger):
             pass
     loss = ledger.lose_power()
-    return {one.name: one.read_bytes() for one in data.iterdir() if one.name != "done"}, loss.bytes_gone
+    return {
+        str(one.relative_to(data)): one.read_bytes() for one in data.rglob("*") if one.is_file() and one.name != "done"
+    }, loss.bytes_gone
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,7 @@ def after_power_loss(tmp_path: Path, *bodies: str) -> tuple[dict[str, bytes], in
         ("d = write('t', b'12'); os.fsync(d); os.rename('t', 'a')", {"a": b"12"}, 0),
         ("write('t', b'12', os.O_SYNC); os.rename('t', 'a')", {"a": b"12"}, 0),
         ("write('t', b'12'); os.rename('t', 'a')", {}, 2),
+        ("os.mkdir('d'); d = write('d/a', b'1', os.O_SYNC); os.rename('d', 'e'); os.write(d, b'2')", {"e/a": b"12"}, 0),
         ("write('a', b'12'); os.sync(); write('b', b'345')", {"a": b"12"}, 3),
         ("d = write('a', b'123'); os.fsync(d); os.ftruncate(d, 0); os.write(d, b'9')", {"a": b"9"}, 0),
     ],
@@ -115,3 +118,18 @@ def test_a_machine_that_cannot_watch_says_so(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("squall.harness.gallery.core.disk_watch.LAUNCHER", "squall.no_such_module")
     with (tmp_path / "output").open("ab") as out, pytest.raises(NotReproduced, match="cannot be watched"):
         SyncLedger(tmp_path).start(["/bin/true"], out)
+
+
+def test_a_watch_that_failed_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bool:
+        raise RuntimeError("a defect of the watch")
+
+    monkeypatch.setattr(SyncLedger, "decide", fail)
+    data = tmp_path / "data"
+    data.mkdir()
+    ledger = SyncLedger(data)
+    with (tmp_path / "output").open("ab") as out:
+        process = ledger.start([sys.executable, "-c", "import os; os.fsync(os.open('/dev/null', os.O_WRONLY))"], out)
+    process.wait(30)
+    with pytest.raises(NotReproduced, match="a defect of the watch"):
+        ledger.lose_power()
