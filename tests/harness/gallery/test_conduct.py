@@ -74,7 +74,7 @@ class SleepingNode(NodeProcess):
 
 
 class Answers:
-    """An observer that finds what it is told: the last value of a register, the records of a topic from 1 on."""
+    """An observer that finds what it is given: the last value of a register, the records of a topic from 1 on."""
 
     findings = ("a finding",)
 

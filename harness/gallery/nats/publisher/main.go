@@ -231,7 +231,7 @@ func (p *program) answer(what answer) {
 	p.output.Lock()
 	defer p.output.Unlock()
 	if err := p.encoder.Encode(what); err != nil {
-		os.Exit(1) // nobody reads the answers any more
+		os.Exit(1) // the reader of the answers has ended
 	}
 }
 

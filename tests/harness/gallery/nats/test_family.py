@@ -112,7 +112,7 @@ def test_replicas_in_sync_are_the_leader_and_those_that_are_current(
 
 
 class Answers(NatsObserver):
-    """An observer of a cluster that answers as it is told, one answer a tenth of a second."""
+    """An observer of a cluster that gives these answers in turn, the last one again and again."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__("nats://127.0.0.1:1", NUMBERS)
