@@ -51,6 +51,8 @@ from squall.results.synthetic.forge import ORIGIN
 START_SECONDS: Final = 120.0
 NODE_SECONDS: Final = 10.0
 LOOK_EVERY_S: Final = 0.005
+PROCESS_FAULTS: Final = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}
+"""The fault that each step on a broker's process is, by what it does."""
 
 
 @dataclass
@@ -215,10 +217,8 @@ class Conductor:
             after = f"process {'started' if step.do == 'start' else 'goes on'}"
             self._end(self._latest.get(target, ""), scene, undone=node.runs and not node.is_paused, after=after)
             return
-        fault = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}[step.do]
-        earlier = sum(one.targets == (target,) and one.fault != "rpc-hold" for one in self._faults.values())
-        name = self._latest[target] = f"{target} ({earlier + 1})" if earlier else target
-        self._begin(name, fault, target, step.do, scene)
+        name = self._latest[target] = self._fresh_name(target)
+        self._begin(name, PROCESS_FAULTS[step.do], target, step.do, scene)
         if step.do == "pause":
             node.pause()
             self._await(lambda: node.is_paused, f"{target} is stopped")
@@ -229,6 +229,12 @@ class Conductor:
         else:
             gone = node.lose_power()
             self._note(name, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
+
+    def _fresh_name(self, target: str) -> str:
+        """A name for the next fault of a broker's process: the broker's, with a number from the second fault on."""
+        kinds = PROCESS_FAULTS.values()
+        earlier = sum(one.targets == (target,) and one.fault in kinds for one in self._faults.values())
+        return f"{target} ({earlier + 1})" if earlier else target
 
     # --- waiting -----------------------------------------------------------------------------------------------
 

@@ -151,9 +151,9 @@ def test_a_history_of_registers_alone_is_judged(
     run = conducted(monkeypatch, tmp_path, Family(Answers(register, [])), entry)
     found = verdict_of(run)
     assert (found.verdict, [one.name for one in found.anomalies]) == (verdict, anomalies)
-    assert [(one["fault"], one["took"], one["undone"]) for one in faults_of(run)] == [
-        ("disk-hang", True, True),
-        ("kill", True, True),
+    assert [(one["id"], one["fault"], one["took"], one["undone"]) for one in faults_of(run)] == [
+        ("hang", "disk-hang", True, True),
+        ("broker 1", "kill", True, True),
     ]
 
 
