@@ -80,7 +80,10 @@ def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wh
         "squall/suites/quickstart.yaml",
         "squall/suites/swarm.yaml",
         "squall/suites/gallery/D1.yaml",
-        "squall/harness/gallery/java/ProducerProgram.java",
+        "squall/harness/gallery/kafka/java/ProducerProgram.java",
+        "squall/harness/gallery/nats/publisher/main.go",
+        "squall/harness/gallery/nats/publisher/go.sum",
+        "squall/harness/artifacts/go/nats-server-2.12.1/go.mod",
         *(f"squall/{room}/py.typed" for room in ROOMS if room != "benchmarks"),
     ],
 )

@@ -14,7 +14,7 @@ from squall.harness.terminal.console import console
 from squall.harness.terminal.documents import JsonOption, print_document
 
 if TYPE_CHECKING:
-    from squall.harness.gallery.entry import Entry
+    from squall.harness.gallery.core.entry import Entry
 
 EXAMPLES = "Examples: squall gallery · squall gallery D1 · squall gallery --verify D1 · squall gallery --verify"
 
@@ -31,7 +31,7 @@ def gallery(
     as_json: JsonOption = False,
 ) -> int:
     """List real bugs of real systems, or reproduce them: the broken version must be INVALID, its twin VALID."""
-    from squall.harness.gallery.entry import chosen
+    from squall.harness.gallery.entries import chosen
 
     if runs > 1 and not verify:
         raise UsageError("--runs repeats a verification; add --verify")

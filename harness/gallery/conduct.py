@@ -19,32 +19,47 @@ from functools import singledispatchmethod
 from pathlib import Path
 from typing import Final, Literal
 
-from squall.harness.gallery.clients import ClientProgram
-from squall.harness.gallery.entry import Arm
-from squall.harness.gallery.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.core.clients import ClientProgram, Sent
+from squall.harness.gallery.core.entry import Arm
+from squall.harness.gallery.core.family import Observer, Say
+from squall.harness.gallery.core.frame_proxy import FrameProxy, HoldRule
+from squall.harness.gallery.core.node_process import NodeProcess
+from squall.harness.gallery.core.observations import Position, position_of
+from squall.harness.gallery.core.steps import (
+    Await,
+    Hold,
+    HoldWrites,
+    InSync,
+    Load,
+    Node,
+    Release,
+    Send,
+    Step,
+    Stop,
+    Transaction,
+    Wait,
+    WriteRegister,
+)
+from squall.harness.gallery.core.steps import Position as PositionStep
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.write_hold import WriteHold
+from squall.harness.gallery.families import family_of
 from squall.harness.gallery.history import operations_of, write_run
-from squall.harness.gallery.kafka_nodes import ClusterShape, KafkaNodes
-from squall.harness.gallery.observer import Observer, Position, position_of
-from squall.harness.gallery.programs import command_of, settings_of
-from squall.harness.gallery.steps import Await, Hold, InSync, Load, Node, Release, Send, Step, Stop, Transaction, Wait
-from squall.harness.gallery.steps import Position as PositionStep
-from squall.harness.gallery.trouble import NotReproduced
-from squall.harness.systems.kafka.system import ApacheKafka
 from squall.results.history.segments import FaultWindow
 from squall.results.synthetic.forge import ORIGIN
 
 START_SECONDS: Final = 120.0
 NODE_SECONDS: Final = 10.0
 LOOK_EVERY_S: Final = 0.005
-
-Say = Callable[[str], None]
+PROCESS_FAULTS: Final = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}
+"""The fault that each step on a broker's process is, by what it does."""
 
 
 @dataclass
 class Scene:
     """What an arm runs on."""
 
-    nodes: KafkaNodes
+    nodes: Mapping[int, NodeProcess]
     proxies: Mapping[int, FrameProxy]
     client: ClientProgram
     observer: Observer
@@ -59,7 +74,12 @@ class Conductor:
         self._run_dir = run_dir
         self._say = say
         self._faults: dict[str, FaultWindow] = {}
+        self._latest: dict[str, str] = {}
+        """The name of the latest fault of each broker's process."""
         self._holds: dict[str, Hold] = {}
+        self._write_holds: dict[str, WriteHold] = {}
+        self._register_writes: dict[int, str] = {}
+        """The register that each such operation of the client writes."""
         self._sends: dict[str, tuple[int, int]] = {}
         """The operation and the number of records of each send, by its name."""
         self._loads: dict[str, int] = {}
@@ -83,35 +103,23 @@ class Conductor:
         return self._run_dir
 
     def _scene(self, stack: ExitStack) -> Scene:
-        arm, cluster = self._arm, self._arm.cluster
-        system = ApacheKafka(arm.system.version)
-        system.fetch(self._say)
-        command = command_of(arm.client)
+        arm, family = self._arm, family_of(self._arm.entry)
+        command = family.command_of(arm, self._say)
         self._run_dir.mkdir(parents=True)
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-gallery-")))
-        shape = ClusterShape(cluster.brokers, cluster.combined, cluster.proxied, cluster.config)
-        nodes = stack.enter_context(KafkaNodes(system, shape, work))
-        stack.callback(nodes.keep_logs, self._run_dir / "nodes")
-        nodes.start()
-        nodes.wait_until_listening(START_SECONDS)
-        proxies = {
-            node: stack.enter_context(
-                FrameProxy(port, nodes.ports[node], work / f"proxy-{node}", receive_buffer=cluster.receive_buffer)
-            )
-            for node, port in nodes.proxy_ports.items()
-        }
-        observer = Observer(nodes.bootstrap)
-        observer.wait_until(lambda: observer.brokers() == tuple(nodes.ports), "all brokers registered", START_SECONDS)
-        for name, topic in cluster.topics.items():
-            observer.create_topic(name, [list(replicas) for replicas in topic.replicas], topic.config)
-        for name, topic in cluster.topics.items():
+        stage = family.stage(arm, work, self._run_dir / "nodes", self._say, stack)
+        for name, topic in arm.cluster.topics.items():
+            stage.observer.create_topic(name, topic.replicas, topic.config)
+        for name, topic in arm.cluster.topics.items():
             for partition, replicas in enumerate(topic.replicas):
-                self._await_in_sync(observer, InSync(topic=name, partition=partition, isr=replicas), START_SECONDS)
+                self._await_in_sync(
+                    stage.observer, InSync(topic=name, partition=partition, isr=replicas), START_SECONDS
+                )
         client = stack.enter_context(ClientProgram(command, self._run_dir / "client.log"))
-        opened = client.open(settings_of(arm.client, nodes.bootstrap))
+        opened = client.open(family.settings_of(arm, stage.bootstrap))
         if opened.split()[-1] != arm.client.version:
             raise NotReproduced(f"the client says it is {opened}, and {arm.client.words} is meant")
-        return Scene(nodes, proxies, client, observer)
+        return Scene(stage.nodes, stage.proxies, client, stage.observer)
 
     # --- steps -------------------------------------------------------------------------------------------------
 
@@ -127,6 +135,20 @@ class Conductor:
         self._holds[step.label] = step
         alone = f" ({step.count} alone)" if step.count is not None and step.pass_others else ""
         self._begin(step.label, "rpc-hold", f"broker {step.broker}", f"{step.api} {step.direction}{alone}", scene)
+
+    @_carry_out.register
+    def _(self, step: HoldWrites, scene: Scene) -> None:
+        writes = scene.nodes[step.broker].writes
+        assert writes is not None, "the family watches nodes whose writes are held"
+        self._begin(step.label, "disk-hang", f"broker {step.broker}", "writes and fsyncs of its data", scene)
+        writes.begin()
+        self._write_holds[step.label] = writes
+
+    @_carry_out.register
+    def _(self, step: WriteRegister, scene: Scene) -> None:
+        operation = scene.client.write_register(step.register_name, step.value)
+        self._sends[step.label] = operation, 1
+        self._register_writes[operation] = step.register_name
 
     @_carry_out.register
     def _(self, step: Release, scene: Scene) -> None:
@@ -189,24 +211,30 @@ class Conductor:
 
     @_carry_out.register
     def _(self, step: Node, scene: Scene) -> None:
-        node, target = scene.nodes.nodes[step.broker], f"broker {step.broker}"
+        node, target = scene.nodes[step.broker], f"broker {step.broker}"
         if step.do in ("start", "resume"):
             node.start() if step.do == "start" else node.resume()
             after = f"process {'started' if step.do == 'start' else 'goes on'}"
-            self._end(target, scene, undone=node.runs and not node.is_paused, after=after)
+            self._end(self._latest.get(target, ""), scene, undone=node.runs and not node.is_paused, after=after)
             return
-        fault = {"kill": "kill", "lose-power": "power-loss", "pause": "pause"}[step.do]
-        self._begin(target, fault, target, step.do, scene)
+        name = self._latest[target] = self._fresh_name(target)
+        self._begin(name, PROCESS_FAULTS[step.do], target, step.do, scene)
         if step.do == "pause":
             node.pause()
             self._await(lambda: node.is_paused, f"{target} is stopped")
-            self._note(target, took=True, during="process stopped")
+            self._note(name, took=True, during="process stopped")
         elif step.do == "kill":
             node.kill()
-            self._note(target, took=not node.runs, during="process gone")
+            self._note(name, took=not node.runs, during="process gone")
         else:
             gone = node.lose_power()
-            self._note(target, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
+            self._note(name, took=gone > 0, during=f"process gone, and {gone} bytes that were not fsynced")
+
+    def _fresh_name(self, target: str) -> str:
+        """A name for the next fault of a broker's process: the broker's, with a number from the second fault on."""
+        kinds = PROCESS_FAULTS.values()
+        earlier = sum(one.targets == (target,) and one.fault in kinds for one in self._faults.values())
+        return f"{target} ({earlier + 1})" if earlier else target
 
     # --- waiting -----------------------------------------------------------------------------------------------
 
@@ -219,6 +247,9 @@ class Conductor:
             time.sleep(LOOK_EVERY_S)
 
     def _await_message(self, name: str, count: str, scene: Scene, seconds: float) -> None:
+        if name in self._write_holds:
+            self._await(lambda: self._write_holds[name].held > 0, f"{name}: a write is held", seconds)
+            return
         proxy = scene.proxies[self._holds[name].broker]
         words = {"met": "held", "dropped": "lost with its connection"}.get(count, count)
         self._await(lambda: getattr(proxy.effect(name), count) > 0, f"{name}: a message is {words}", seconds)
@@ -256,6 +287,11 @@ class Conductor:
             self._note(name, healed=time.monotonic_ns() - scene.began + ORIGIN, **facts)
 
     def _release(self, name: str, scene: Scene) -> None:
+        if name in self._write_holds:
+            writes = self._write_holds.pop(name)
+            writes.end()
+            self._end(name, scene, took=writes.held > 0, during=f"{writes.held} held", undone=True, after="none held")
+            return
         proxy = scene.proxies[self._holds[name].broker]
         proxy.release(name)
         effect = proxy.effect(name)
@@ -272,7 +308,7 @@ class Conductor:
 
     def _settle(self, scene: Scene) -> None:
         """End what is still open. A broker that is down at the end of the schedule stays down."""
-        for name in self._holds:
+        for name in (*self._holds, *self._write_holds):
             self._release(name, scene)
 
     # --- the history -------------------------------------------------------------------------------------------
@@ -282,16 +318,30 @@ class Conductor:
         places = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
         marked = scene.observer.mark(places)
         reads = scene.observer.read_all(marked)
-        positions = [*self._positions, *(scene.observer.position(*one) for one in self._groups.values())]
+        written = [one for one in scene.client.sent if one.op in self._register_writes]
+        positions = [
+            *self._positions,
+            *(_written(one, self._register_writes[one.op]) for one in written),
+            *(scene.observer.position(*one) for one in self._groups.values()),
+            *(scene.observer.read_register(name) for name in sorted(set(self._register_writes.values()))),
+        ]
+        sent = [one for one in scene.client.sent if one.op not in self._register_writes]
         write_run(
             self._run_dir,
             self._arm,
-            operations_of(scene.client.sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
+            operations_of(sent, marked, reads, began=scene.began, idempotent=self._arm.entry.idempotent),
             positions=[one for one in positions if one.completed is not None],
             began=scene.began,
             topics=topics,
             faults=tuple(self._faults.values()),
             fault_free=not self._faults,
+            findings=scene.observer.findings,
             started=started,
             load_ended=load_ended,
         )
+
+
+def _written(one: Sent, name: str) -> Position:
+    """A write to a register; one of unknown outcome has no end."""
+    fate: Literal["ok", "info"] = "ok" if one.type == "ok" else "info"
+    return Position(name, "write", one.invoked, one.completed, one.value, fate)

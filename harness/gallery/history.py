@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from squall.harness.gallery.clients import Sent
-from squall.harness.gallery.entry import Arm, ArmName, Entry, Operation
-from squall.harness.gallery.observer import Marked, Position, Read
+from squall.harness.gallery.core.clients import Sent
+from squall.harness.gallery.core.entry import Arm, ArmName, Entry, Operation
+from squall.harness.gallery.core.observations import Marked, Position, Read
+from squall.results.checkers.registers.declaration import REGISTER_CHECK
 from squall.results.history.manifest import SYSTEM, Expected, Manifest, TopicFacts
 from squall.results.history.segments import (
     ABSENT,
@@ -53,6 +54,7 @@ def write_run(
     began: int = 0,
     fault_free: bool = False,
     trouble: tuple[str, ...] = (),
+    findings: tuple[str, ...] = (),
     started: str = "",
     load_ended: int | None = None,
 ) -> None:
@@ -83,15 +85,15 @@ def write_run(
         load_ended=ORIGIN + (last_send if load_ended is None else load_ended),
         completed=True,
         segments=2 if positions else 1,
-        checks=("log",),
+        checks=(*(("log",) if topics else ()), *((REGISTER_CHECK.name,) if positions else ())),
         fault_free=fault_free,
         faults_planned=0 if fault_free else len(faults),
         min_acknowledged=1,
         expect=Expected(verdict=arm.expects, anomalies=(entry.anomaly,) if arm.expects == "invalid" else ()),
-        final_read="every record, up to the markers",
+        final_read="; ".join(("every record, up to the markers", *findings)),
         trouble=trouble,
         workload={"name": "gallery"},
-        options={SYSTEM: f"kafka {arm.system.version}"},
+        options={SYSTEM: f"{arm.system.name} {arm.system.version}"},
         versions={"client": arm.client.words},
     ).save(run_dir)
 

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from squall.harness.gallery.conduct import Conductor
-from squall.harness.gallery.entry import BROKEN, TWIN, Arm, Entry
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.entry import BROKEN, TWIN, Arm, Entry
+from squall.harness.gallery.core.trouble import NotReproduced
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.report.render import verdict_lines

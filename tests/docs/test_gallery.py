@@ -9,8 +9,9 @@ from typing import get_args
 
 import pytest
 
-from squall.harness.gallery.entry import Entry, entries
-from squall.harness.gallery.steps import Await, Hold, Node, Transaction
+from squall.harness.gallery.core.entry import Entry
+from squall.harness.gallery.core.steps import Await, Hold, HoldWrites, Node, Transaction, WriteRegister
+from squall.harness.gallery.entries import entries
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
 
@@ -29,7 +30,11 @@ def test_the_page_states_each_entry_as_its_file_does(entry: Entry) -> None:
 
 def test_the_page_states_every_field_and_step() -> None:
     fields = [name for name in Entry.model_fields if f"`{name}`" not in TEXT]
-    words = [word for step in (Node, Transaction) for word in get_args(step.model_fields["do"].annotation)]
+    words = [
+        word
+        for step in (Node, Transaction, HoldWrites, WriteRegister)
+        for word in get_args(step.model_fields["do"].annotation)
+    ]
     words += [*Await.model_fields, *Hold.model_fields]
     unsaid = [word for word in words if word not in TEXT and word not in ("do", "label")]
     assert (fields, unsaid) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +32,12 @@ def test_a_program_gets_entries_as_they_are_written(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("words", [["gallery", "D9"], ["gallery", "--runs", "2"], ["gallery", "--verify", "D9"]])
 def test_what_cannot_be_done_is_bad_usage(words: list[str]) -> None:
     assert status_of(words) == 254
+
+
+@pytest.mark.parametrize("name", ["N1", "E1"])
+def test_without_go_what_is_missing_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert status_of(["gallery", "--verify", name, "--runs-dir", str(tmp_path)]) == 254
+    assert "there is no go on PATH" in " ".join(capsys.readouterr().err.split())

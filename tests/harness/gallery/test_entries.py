@@ -6,15 +6,16 @@ import datetime
 from pathlib import Path
 
 import pytest
-import yaml
 
 from squall.harness.errors import UsageError
-from squall.harness.gallery.entry import BROKEN, MOST_OPERATIONS, TWIN, Entry, chosen, entries, load_entry
+from squall.harness.gallery.core.entry import BROKEN, MOST_OPERATIONS, TWIN, Entry
+from squall.harness.gallery.core.steps import Hold, without
+from squall.harness.gallery.entries import chosen, entries, load_entry
 from squall.harness.gallery.history import write_minimal
-from squall.harness.gallery.steps import Hold, without
 from squall.harness.scenario.suites import SHIPPED
 from squall.results.check import verdict_of
 from tests.facts import naming
+from tests.harness.gallery.editing import edited
 
 SHIPPED_ENTRIES = entries(Path("nowhere"))
 D1 = SHIPPED / "gallery" / "D1.yaml"
@@ -28,7 +29,9 @@ def entry(request: pytest.FixtureRequest) -> Entry:
 
 def test_every_file_of_the_gallery_is_an_entry() -> None:
     files = {path.stem for path in (SHIPPED / "gallery").glob("*")}
-    assert {one.name for one in SHIPPED_ENTRIES} == files >= {"D1", "J1", "L1", "T1a", "T1b", "T2", "T3"}
+    assert (
+        {one.name for one in SHIPPED_ENTRIES} == files >= {"D1", "E1", "J1", "L1", "N1", "N2", "T1a", "T1b", "T2", "T3"}
+    )
 
 
 def test_a_minimal_history_is_invalid_with_the_entrys_anomaly(entry: Entry, tmp_path: Path) -> None:
@@ -69,20 +72,6 @@ def test_without_leaves_out_a_step_and_all_that_refer_to_it() -> None:
     assert without(broken, ()) == broken
 
 
-def edited(tmp_path: Path, **changes: object) -> Path:
-    """D1 with some fields changed; a dotted name reaches into a mapping."""
-    data = yaml.safe_load(D1.read_text())
-    for name, value in changes.items():
-        *path, last = name.split("__")
-        inside = data
-        for part in path:
-            inside = inside[part]
-        inside[last] = value
-    file = tmp_path / "D1.yaml"
-    file.write_text(yaml.safe_dump(data, sort_keys=False))
-    return file
-
-
 MARKER = {"f": "marker", "process": 1, "time": [0, 1], "value": 1}
 HOLD = {"do": "hold", "as": "h", "api": "Produce"}
 
@@ -116,6 +105,9 @@ HOLD = {"do": "hold", "as": "h", "api": "Produce"}
         ({"schedule": [{"do": "send", "as": "s", "topic": "event", "partitions": [0]}]}, ("schedule[0]", "'event'")),
         ({"schedule": [{"do": "sleep"}]}, ("schedule[0]", "sleep")),
         ({"twin": {"why": "?", "without": ["gaps"]}}, ("twin.without[0]", "'gaps' is the name of no step")),
+        ({"schedule": [{"do": "hold-writes", "as": "h"}]}, ("schedule[0]", "etcd")),
+        ({"schedule": [{"do": "write", "as": "w", "register": "r", "value": 1}]}, ("schedule[0]", "etcd")),
+        ({"twin": {"why": "?", "system": {"name": "nats", "version": "2.12.1"}}}, ("twin.system.name", "kafka")),
         ({"twin": {"why": "?"}}, ("twin", "same as the broken version")),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
@@ -124,17 +116,17 @@ def test_what_is_wrong_is_named_with_file_line_and_field(
     changes: dict[str, object], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=naming(*words)) as caught:
-        load_entry(edited(tmp_path, **changes))
+        load_entry(edited("D1", tmp_path, **changes))
     assert f"{tmp_path / 'D1.yaml'}:" in str(caught.value)
 
 
 def test_an_unchanged_copy_is_an_entry(tmp_path: Path) -> None:
-    assert load_entry(edited(tmp_path)) == load_entry(D1)
+    assert load_entry(edited("D1", tmp_path)) == load_entry(D1)
 
 
 def test_an_entry_of_ones_own_replaces_a_shipped_one_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "gallery").mkdir()
-    edited(tmp_path / "gallery", title="mine")
+    edited("D1", tmp_path / "gallery", title="mine")
     assert [one.title for one in chosen(["D1"], tmp_path)] == ["mine"]
     assert [one.name for one in chosen(["L1", "D1", "L1"], tmp_path)] == ["L1", "D1"]
 

@@ -7,10 +7,11 @@ from typing import Literal
 
 import pytest
 
-from squall.harness.gallery.clients import Sent
-from squall.harness.gallery.entry import BROKEN, chosen
+from squall.harness.gallery.core.clients import Sent
+from squall.harness.gallery.core.entry import BROKEN
+from squall.harness.gallery.core.observations import MARKER, Marked, Position, Read
+from squall.harness.gallery.entries import chosen
 from squall.harness.gallery.history import operations_of, write_run
-from squall.harness.gallery.observer import MARKER, Marked, Position, Read
 from squall.results.check import verdict_of
 from squall.results.history.segments import FaultWindow
 from squall.results.synthetic.forge import ORIGIN, Forged

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from squall.harness.gallery import verify
-from squall.harness.gallery.entry import BROKEN, TWIN, ArmName, Entry, chosen
+from squall.harness.gallery.core.entry import BROKEN, TWIN, ArmName, Entry
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.entries import chosen
 from squall.harness.gallery.history import write_minimal
-from squall.harness.gallery.trouble import NotReproduced
 from squall.harness.gallery.verify import ArmResult, free_directory, outcome_of, status_of, table_of
 from squall.results.check import verdict_of
 from squall.results.verdict.verdict import Verdict

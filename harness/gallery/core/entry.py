@@ -3,63 +3,53 @@
 The file states what is broken and since when it is fixed, the reference, the mechanism in at most three sentences, the
 cluster and the client, the schedule, the twin with the opposite expectation, the expected anomaly, and the smallest
 history that shows it. `docs/gallery.md` explains each field. `Entry.arm` returns what one of the two runs consists of.
+`squall.harness.gallery.entries` reads the files, and refuses what does not fit the family of the entry's system.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from squall.harness.errors import UsageError
-from squall.harness.gallery.steps import Hold, Node, Step, problems, without
-from squall.harness.scenario.suites import HERE, SHIPPED
-from squall.harness.systems.kafka.properties import features as features_of
-from squall.harness.systems.kafka.properties import wrong_with_setting
-from squall.harness.systems.kafka.versions import VERSIONS
-from squall.harness.yaml_source import YamlSource, load_yaml, suggestion
+from squall.harness.gallery.core.steps import Hold, Step, without
+from squall.harness.yaml_source import suggestion
 from squall.nemesis.options.base import Options
 from squall.results.checkers.anomalies import ANOMALIES
 
-FOLDER = "gallery"
-ENDING = ".yaml"
 MOST_OPERATIONS = 10
 MOST_SENTENCES = 3
 ArmName = Literal["broken", "twin"]
 BROKEN: Final = "broken"
 TWIN: Final = "twin"
+PRODUCTS: Final = {"kafka": "Apache Kafka", "nats": "NATS", "etcd": "etcd", "java": "Java producer"}
 
 
 class System(Options):
-    """The system whose nodes run: Apache Kafka in one of the versions that Squall knows."""
+    """The system whose nodes run, by its family, in a version that the family has."""
 
-    name: Literal["kafka"] = "kafka"
+    name: Literal["kafka", "nats", "etcd"] = "kafka"
     version: str
 
-    @field_validator("version")
-    @classmethod
-    def _known(cls, version: str) -> str:
-        if version not in VERSIONS:
-            raise ValueError(f"is no version of Apache Kafka that Squall has{suggestion(version, VERSIONS)}")
-        return version
+    @property
+    def words(self) -> str:
+        return f"{PRODUCTS[self.name]} {self.version}"
 
 
 class Client(Options):
     """The library that sends, its version, and its settings by its own names."""
 
-    name: Literal["librdkafka", "java"]
+    name: Literal["librdkafka", "java", "nats.go", "json-gateway"]
     version: str
     settings: Mapping[str, str] = Field(default_factory=dict)
 
     @property
     def words(self) -> str:
-        return f"{'Java producer' if self.name == 'java' else self.name} {self.version}"
+        return f"{PRODUCTS.get(self.name, self.name)} {self.version}"
 
 
 class Topic(Options):
@@ -76,7 +66,7 @@ class Cluster(Options):
     combined: bool = True
     proxied: tuple[int, ...] = ()
     receive_buffer: int | None = Field(default=None, ge=1024)
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, Topic] = Field(default_factory=dict)
     config: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -225,8 +215,9 @@ class Arm:
     @property
     def words(self) -> str:
         """What runs."""
-        told = [f"Apache Kafka {self.system.version}", self.client.words]
-        told += [f"{key}={value}" for key, value in features_of(self.cluster.config).items()]
+        told = [self.system.words, self.client.words]
+        config = self.cluster.config
+        told += [f"{key}={config[key]}" for key in self.entry.twin.config or () if key in config]
         if self.name == TWIN and self.entry.twin.without:
             told.append(f"without {', '.join(self.entry.twin.without)}")
         return ", ".join(told)
@@ -234,54 +225,3 @@ class Arm:
     @property
     def holds(self) -> tuple[Hold, ...]:
         return tuple(step for step in self.schedule if isinstance(step, Hold))
-
-
-def load_entry(path: Path) -> Entry:
-    """Read an entry. Raises UsageError that names file, line, field and what is right."""
-    source = load_yaml(path)
-    entry = source.validated(Entry)
-    if entry.name != path.stem:
-        raise source.error(("name",), f"{entry.name!r} must be the file's name, {path.stem!r}")
-    _refuse_what_does_not_fit(source, entry)
-    return entry
-
-
-def entries(here: Path = HERE) -> list[Entry]:
-    """Every entry; those of `here`/gallery replace shipped ones of the same name."""
-    found = {path.stem: path for root in (SHIPPED, here) for path in sorted((root / FOLDER).glob(f"*{ENDING}"))}
-    return [load_entry(found[name]) for name in sorted(found)]
-
-
-def chosen(names: list[str], here: Path = HERE) -> list[Entry]:
-    """The entries of these names, all if there are none. Raises UsageError for an unknown name."""
-    known = {entry.name: entry for entry in entries(here)}
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"no entry of the gallery is named {name!r}{suggestion(name, list(known))}",
-                remedy=f"known are {', '.join(known) or 'none'}",
-            )
-    return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
-
-
-def _refuse_what_does_not_fit(source: YamlSource, entry: Entry) -> None:
-    for at, problem in problems(entry.schedule):
-        raise source.error(("schedule", at), problem)
-    for at, step in enumerate(entry.schedule):
-        where = ("schedule", at)
-        if isinstance(step, Hold) and step.broker not in entry.cluster.proxied:
-            raise source.error(where, f"broker {step.broker} has no proxy; name it under cluster.proxied")
-        if isinstance(step, Node) and step.broker > entry.cluster.brokers:
-            raise source.error(where, f"there is no broker {step.broker}; brokers are 1 to {entry.cluster.brokers}")
-        topic = getattr(step, "topic", None)
-        if topic is not None and topic not in entry.cluster.topics:
-            raise source.error(where, f"topic {topic!r} is not among cluster.topics")
-    named = {getattr(step, "label", None) for step in entry.schedule}
-    for at, label in enumerate(entry.twin.without):
-        if label not in named:
-            raise source.error(("twin", "without", at), f"{label!r} is the name of no step")
-    if dataclasses.replace(entry.arm(TWIN), name=BROKEN) == entry.arm(BROKEN):
-        raise source.error(("twin",), "is the same as the broken version: name what is different")
-    for key, value in {**entry.cluster.config, **(entry.twin.config or {})}.items():
-        if wrong := wrong_with_setting(key, value, entry.system.version):
-            raise source.error(("cluster", "config", key), wrong)

@@ -8,7 +8,8 @@ So a client of any language and version joins a history. A program reads one com
     {"op": 4, "do": "stop", "load": 3}
     {"op": 5, "do": "begin"}      and "commit", "abort", of a producer that is opened with a transactional.id
     {"op": 6, "do": "position", "group": "g", "place": "a", "partition": 0, "offset": 5}      within a transaction
-    {"op": 7, "do": "close"}
+    {"op": 7, "do": "write", "register": "r", "value": 5}
+    {"op": 8, "do": "close"}
 
 `send` sends `each` records to each topic-partition at once, `load` sends `rate` records a second in turn until it is
 stopped; their values are `first`, `first + 1`, …. A record's value is its number in decimal digits, filled up with
@@ -18,6 +19,9 @@ command when it is done:
     {"op": 2, "value": 7, "partition": 0, "type": "ok", "invoked": 81…, "completed": 82…, "offset": 3}
     {"op": 2, "value": 8, "partition": 0, "type": "info", "invoked": 81…, "completed": 95…, "error": "timed out"}
     {"op": 4, "done": true}
+
+A write to a register is answered as a record is, with `value` and `type`, and without an offset. A program for
+registers knows `open`, `write` and `close` alone.
 
 Times are nanoseconds of the machine's monotonic clock. `info` means that the record may be in the log or not; `open`
 answers with `client`, the library and its version. What is open when `close` comes ends as `info`. The fates of records
@@ -37,7 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.trouble import NotReproduced
 
 ANSWER_SECONDS: Final = 60.0
 END_SECONDS: Final = 10.0
@@ -99,6 +103,10 @@ class ClientProgram:
     def load(self, topic: str, partitions: Sequence[int], *, rate: int, size: int = 0, most: int = 10_000_000) -> int:
         """Send records at a rate from now on. Returns the operation's number, for `stop`."""
         return self._begin("load", topic, most, partitions=list(partitions), rate=rate, size=size)
+
+    def write_register(self, name: str, value: int) -> int:
+        """Write to a register and return at once. Returns the operation's number."""
+        return self._write("write", topic=name, register=name, value=value)
 
     def stop(self, load: int) -> None:
         self._ask("stop", load=load)

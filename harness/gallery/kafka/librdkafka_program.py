@@ -1,6 +1,6 @@
 """A client program (`clients.py`) that sends with librdkafka.
 
-    python -m squall.harness.gallery.librdkafka_program
+    python -m squall.harness.gallery.kafka.librdkafka_program
 
 Settings have librdkafka's names. Every record whose delivery is reported with an error ends as `info`: librdkafka does
 not say which errors exclude that the record is in the log.

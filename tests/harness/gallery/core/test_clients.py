@@ -12,12 +12,12 @@ import confluent_kafka
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.gallery import librdkafka_program
-from squall.harness.gallery.clients import ClientProgram
-from squall.harness.gallery.entry import Client
-from squall.harness.gallery.librdkafka_program import Load, Program, read_commands
-from squall.harness.gallery.programs import command_of, settings_of
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.clients import ClientProgram
+from squall.harness.gallery.core.entry import Client
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.kafka import librdkafka_program
+from squall.harness.gallery.kafka.librdkafka_program import Load, Program, read_commands
+from squall.harness.gallery.kafka.programs import command_of, settings_of
 from tests.facts import naming
 
 ECHO = """

@@ -10,21 +10,17 @@ broker that is `proxied` advertises the port of a proxy (`frame_proxy.py`), to c
 
 from __future__ import annotations
 
-import shutil
-import signal
-import socket
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from squall.harness.artifacts.jar_lists import pinned_jars
-from squall.harness.gallery.power import drop_unflushed
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.node_process import NodeProcess, keep_files, wait_until_listening
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.kafka.power import drop_unflushed
 from squall.harness.loopback.loopback import free_ports
-from squall.harness.loopback.stopped import is_stopped
 from squall.harness.systems.kafka.launch import USUAL_JVM, script
 from squall.harness.systems.kafka.properties import CLUSTER_ID, FEATURES, USUAL, features, format_properties
 from squall.harness.systems.kafka.system import ApacheKafka
@@ -33,9 +29,6 @@ from squall.harness.systems.kafka.versions import jar_list, settings_of
 CONTROLLER: Final = 101
 ID: Final = "c3F1YWxsLWdhbGxlcnktMQ"
 FORMAT_SECONDS: Final = 120.0
-END_SECONDS: Final = 30.0
-LOOK_EVERY_S: Final = 0.05
-LOG_SHOWN: Final = 1500
 INTERNAL: Final = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -54,20 +47,15 @@ class ClusterShape:
     """Settings by Kafka's names, levels of features among them."""
 
 
-class KafkaNode:
-    """One node: its files, and its process if it runs."""
+class KafkaNode(NodeProcess):
+    """One node and its files."""
 
     def __init__(self, node_id: int, port: int, directory: Path, launcher: Path, data: Path) -> None:
+        super().__init__(directory / "node.log")
         self.node_id = node_id
         self.port = port
         self.data = data
-        self.log = directory / "node.log"
         self._launcher = launcher
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def runs(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def format(self) -> None:
         """Write the node's identity into its log directory. Raises NotReproduced."""
@@ -78,42 +66,14 @@ class KafkaNode:
                 f"node {self.node_id} cannot be formatted: {done.stderr.strip() or done.stdout.strip()}"
             )
 
-    def start(self) -> None:
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(
-                ["/bin/sh", str(self._launcher), "run"], stdout=out, stderr=out, stdin=subprocess.DEVNULL
-            )
-
-    def kill(self) -> None:
-        """Send SIGKILL, and wait until the process has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(END_SECONDS)
-
-    def pause(self) -> None:
-        """Stop every thread of the process where it is (SIGSTOP)."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether every thread of the process is stopped."""
-        assert self._process is not None
-        return is_stopped(self._process.pid)
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
     def lose_power(self) -> int:
         """Kill the node and drop what it has not fsynced of its topic-partitions. Returns how many bytes that was."""
         self.kill()
         return drop_unflushed(self.data)
 
-    def last_words(self) -> str:
-        return self.log.read_text(errors="replace")[-LOG_SHOWN:] if self.log.exists() else ""
+    def _spawn(self, out: IO[bytes]) -> subprocess.Popen[bytes]:
+        command = ["/bin/sh", str(self._launcher), "run"]
+        return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
 
 
 class KafkaNodes:
@@ -154,21 +114,11 @@ class KafkaNodes:
 
     def wait_until_listening(self, seconds: float) -> None:
         """Wait until every broker accepts connections. Raises NotReproduced with a node's last words."""
-        end = time.monotonic() + seconds
-        for number, port in self.ports.items():
-            while not _accepts(port):
-                if not self.nodes[number].runs or time.monotonic() > end:
-                    raise NotReproduced(f"broker {number} does not start:\n{self.nodes[number].last_words()}")
-                time.sleep(LOOK_EVERY_S)
+        wait_until_listening({self.nodes[number]: port for number, port in self.ports.items()}, seconds)
 
     def keep_logs(self, directory: Path) -> None:
         """Copy each node's log and configuration to `directory`/NODE."""
-        for number, node in self.nodes.items():
-            there = directory / str(number)
-            there.mkdir(parents=True, exist_ok=True)
-            for name in ("node.log", "node.properties"):
-                if (found := node.log.parent / name).exists():
-                    shutil.copyfile(found, there / name)
+        keep_files(self.nodes, ("node.log", "node.properties"), directory)
 
     def close(self) -> None:
         for node in self.nodes.values():
@@ -218,11 +168,3 @@ class KafkaNodes:
             mine["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.advertised(node)}"
             mine["inter.broker.listener.name"] = "PLAINTEXT"
         return mine | {key: value for key, value in self.shape.config.items() if key not in (CLUSTER_ID, *FEATURES)}
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True

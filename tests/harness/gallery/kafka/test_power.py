@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from squall.harness.gallery.power import CHECKPOINT, drop_unflushed, recovery_points
+from squall.harness.gallery.kafka.power import CHECKPOINT, drop_unflushed, recovery_points
 
 
 def batch(offset: int, size: int = 80) -> bytes:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.harness.gallery.trouble import NotReproduced
+from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read, position_of
+from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.core.waiting import wait_until
 
 REQUEST_SECONDS: Final = 20.0
 READ_SECONDS: Final = 60.0
@@ -24,55 +25,9 @@ SOCKET_MS: Final = "3000"
 """A broker may be paused: it does not answer, and another one is to be asked."""
 LOOK_SECONDS: Final = 5.0
 LOOK_EVERY_S: Final = 0.1
-MARKER: Final = 1 << 62
-"""The values of markers begin here."""
 
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
-
-@dataclass(frozen=True)
-class Read:
-    """Records of one poll: offset and value of each, and when it was."""
-
-    topic: str
-    partition: int
-    invoked: int
-    completed: int
-    records: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Marked:
-    """An acknowledged marker."""
-
-    topic: str
-    partition: int
-    invoked: int
-    completed: int
-    value: int
-    offset: int
-
-
-@dataclass(frozen=True)
-class Position:
-    """A group's position that was committed (`write`) or read; `name` is that of its register in a history."""
-
-    name: str
-    f: Literal["read", "write"]
-    invoked: int
-    completed: int | None
-    offset: int
-    type: Literal["ok", "fail", "info"] = "ok"
-
-
-def position_of(group: str, topic: str, partition: int) -> str:
-    """The name of a group's position as a register."""
-    return f"position of {group} on {topic}-{partition}"
-
-
-class Observer:
+class KafkaObserver:
     """Observes a cluster by its bootstrap addresses."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -80,8 +35,13 @@ class Observer:
         self._settings = {**common, "allow.auto.create.topics": "false"}
         self._admin = AdminClient({**common, "socket.timeout.ms": SOCKET_MS})
 
-    def create_topic(self, name: str, assignment: list[list[int]], config: Mapping[str, str]) -> None:
+    @property
+    def findings(self) -> tuple[str, ...]:
+        return ()
+
+    def create_topic(self, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
         """Create a topic whose topic-partitions have these replicas, the first of each its leader."""
+        assignment = [list(one) for one in replicas]
         topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config))
         times = {"operation_timeout": REQUEST_SECONDS, "request_timeout": REQUEST_SECONDS}
         try:
@@ -99,17 +59,7 @@ class Observer:
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
-        end = time.monotonic() + seconds
-        while True:
-            trouble = ""
-            try:
-                if holds():
-                    return
-            except KafkaException as failed:
-                trouble = f": {failed}"
-            if time.monotonic() > end:
-                raise NotReproduced(f"{what}: not so after {seconds:g} s{trouble}")
-            time.sleep(LOOK_EVERY_S)
+        wait_until(holds, what, seconds, (KafkaException,))
 
     def position(self, group: str, topic: str, partition: int) -> Position:
         """Read a group's committed position. Raises NotReproduced."""
@@ -124,6 +74,9 @@ class Observer:
         if found.error is not None:
             raise NotReproduced(f"the position of {group} on {topic}-{partition} cannot be read: {found.error}")
         return Position(position_of(group, topic, partition), "read", begun, time.monotonic_ns(), max(found.offset, -1))
+
+    def read_register(self, name: str) -> Position:
+        raise NotReproduced("Kafka has no registers of its own")
 
     def mark(self, places: Sequence[Place]) -> list[Marked]:
         """Append a marker to each topic-partition: what a final read must reach. Raises NotReproduced."""

@@ -13,7 +13,7 @@ from squall.harness.artifacts.jar_cache import jars
 from squall.harness.artifacts.jar_lists import names
 from squall.harness.artifacts.java import command
 from squall.harness.errors import UsageError
-from squall.harness.gallery.entry import Client
+from squall.harness.gallery.core.entry import Client
 from squall.harness.systems.kafka.launch import USUAL_JVM
 
 JAVA_SOURCE: Final = Path(__file__).parent / "java" / "ProducerProgram.java"
@@ -37,7 +37,7 @@ def _librdkafka(version: str) -> list[str]:
             f"librdkafka {installed} is installed, and the entry is about {version}",
             remedy="install the confluent-kafka that has it: its release of the same number, or a later patch",
         )
-    return [sys.executable, "-m", "squall.harness.gallery.librdkafka_program"]
+    return [sys.executable, "-m", "squall.harness.gallery.kafka.librdkafka_program"]
 
 
 def _java(version: str) -> list[str]:
@@ -49,3 +49,4 @@ def _java(version: str) -> list[str]:
 
 
 _COMMANDS: Final[dict[str, Callable[[str], list[str]]]] = {"librdkafka": _librdkafka, "java": _java}
+NAMES: Final = tuple(_COMMANDS)

@@ -50,6 +50,20 @@ class Hold(Options):
         return (self.label,)
 
 
+class HoldWrites(Options):
+    """Hold every write and fsync of a broker's data directory, as a disk does that no longer answers, until the broker
+    is killed or a `release`.
+    """
+
+    do: Literal["hold-writes"]
+    label: Label = Field(alias="as")
+    broker: BrokerId = 1
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        return (self.label,)
+
+
 class Release(Options):
     """End a hold: what it holds is delivered, where its connection or `outlive` still allows."""
 
@@ -70,6 +84,19 @@ class Send(Options):
     partitions: Partitions
     each: int = Field(default=1, ge=1)
     size: int = Field(default=0, ge=0)
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        return (self.label,)
+
+
+class WriteRegister(Options):
+    """Write a value to a register, without waiting for its fate; `sent` waits for it."""
+
+    do: Literal["write"]
+    label: Label = Field(alias="as")
+    register_name: Label = Field(alias="register")
+    value: int = Field(ge=0)
 
     @property
     def refers_to(self) -> tuple[str, ...]:
@@ -189,7 +216,8 @@ class Node(Options):
 
 
 Step = Annotated[
-    Hold | Release | Send | Load | Stop | Transaction | Position | Await | Wait | Node, Field(discriminator="do")
+    Hold | HoldWrites | Release | Send | WriteRegister | Load | Stop | Transaction | Position | Await | Wait | Node,
+    Field(discriminator="do"),
 ]
 
 

@@ -1,0 +1,1 @@
+"""Apache Kafka in the gallery: its nodes, a proxy that understands its frames, its clients, an observer."""
