@@ -1,8 +1,9 @@
 """Verify entries: conduct the broken version and its twin, judge both histories, and sum up.
 
 An arm is as expected if its verdict is the expected one, with the entry's anomaly where it is invalid. A reproduction
-that did not happen is *unknown*, and so is an entry of which an arm is unknown: never green. Statuses are those of a
-suite: 0 all as expected, 1 at least one arm against the expectation, 2 at least one unknown and none against it.
+that did not happen is *unknown*, and so is an entry of which an arm is unknown: never green. An arm for which this
+machine lacks something is *missing*; the others are verified all the same. Statuses are those of a suite: 1 if an arm
+is against its expectation, else 254 if one is missing, else 2 if one is unknown, else 0.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, Literal
 from rich.console import Console
 from rich.table import Table
 
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
 from squall.harness.gallery.conduct import Conductor
 from squall.harness.gallery.core.entry import BROKEN, TWIN, Arm, Entry
 from squall.harness.gallery.core.trouble import NotReproduced
@@ -25,31 +27,36 @@ from squall.results.checkers.engine.engines import InProcess
 from squall.results.report.render import verdict_lines
 from squall.results.verdict.verdict import Verdict
 
-Outcome = Literal["as expected", "unexpected", "unknown"]
-STATUSES: Final[dict[Outcome, int]] = {"as expected": 0, "unexpected": 1, "unknown": 2}
-MARKS: Final[dict[Outcome, str]] = {"as expected": "✔", "unexpected": "✘", "unknown": "?"}
+Outcome = Literal["as expected", "unexpected", "unknown", "missing"]
+STATUSES: Final[dict[Outcome, int]] = {"unexpected": 1, "missing": USAGE_EXIT_STATUS, "unknown": 2, "as expected": 0}
+"""The exit statuses, the one that decides first."""
+MARKS: Final[dict[Outcome, str]] = {"as expected": "✔", "unexpected": "✘", "unknown": "?", "missing": "–"}
 ARMS: Final = (BROKEN, TWIN)
 
 
 @dataclass(frozen=True)
 class ArmResult:
-    """One run of an arm. `verdict` is None if the reproduction did not happen, for the reason in `trouble`."""
+    """One run of an arm. `verdict` is None if the reproduction did not happen, for the reason in `trouble`.
+
+    It is `missing` if something was not found on this machine.
+    """
 
     arm: Arm
     verdict: Verdict | None
     seconds: float
     run_dir: Path
     trouble: str = ""
+    missing: bool = False
 
     @property
     def outcome(self) -> Outcome:
-        return outcome_of(self.arm, self.verdict)
+        return "missing" if self.missing else outcome_of(self.arm, self.verdict)
 
     @property
     def words(self) -> str:
         """The verdict with its anomalies, or why there is none."""
         if self.verdict is None:
-            return f"unknown: {self.trouble.splitlines()[0]}"
+            return f"{self.outcome}: {self.trouble.splitlines()[0]}"
         found = ", ".join(f"{one.name} ({one.count})" for one in self.verdict.anomalies)
         reasons = f": {self.verdict.reasons[0]}" if self.verdict.verdict == "unknown" else ""
         return f"{self.verdict.verdict}{f' ({found})' if found else ''}{reasons}"
@@ -82,11 +89,9 @@ def outcome_of(arm: Arm, verdict: Verdict | None) -> Outcome:
 
 
 def status_of(results: Sequence[ArmResult]) -> int:
-    """The exit status: unexpected before unknown before as expected; of no results, unknown."""
-    outcomes = {one.outcome for one in results}
-    if "unexpected" in outcomes:
-        return STATUSES["unexpected"]
-    return STATUSES["unknown"] if not outcomes or "unknown" in outcomes else 0
+    """The exit status that decides first; of no results that of unknown."""
+    outcomes = {one.outcome for one in results} or {"unknown"}
+    return next(status for outcome, status in STATUSES.items() if outcome in outcomes)
 
 
 def verify(entries: Sequence[Entry], runs_dir: Path, console: Console, *, runs: int = 1) -> Iterator[ArmResult]:
@@ -98,7 +103,7 @@ def verify(entries: Sequence[Entry], runs_dir: Path, console: Console, *, runs: 
 
 
 def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
-    """Conduct an arm and judge its history. Raises UsageError if something is missing on this machine."""
+    """Conduct an arm and judge its history."""
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -112,6 +117,9 @@ def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
     except NotReproduced as trouble:
         say(f"{'':<13}unknown: {trouble}")
         return ArmResult(arm, None, time.monotonic() - began, run_dir, str(trouble))
+    except UsageError as trouble:
+        say(f"{'':<13}missing: {trouble}")
+        return ArmResult(arm, None, time.monotonic() - began, run_dir, str(trouble), missing=True)
     verdict = check_run(run_dir, InProcess())
     result = ArmResult(arm, verdict, time.monotonic() - began, run_dir)
     say(f"{'':<13}{MARKS[result.outcome]} {result.words}   {result.seconds:.1f} s   {run_dir}")

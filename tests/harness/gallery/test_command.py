@@ -40,4 +40,4 @@ def test_without_go_what_is_missing_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert status_of(["gallery", "--verify", name, "--runs-dir", str(tmp_path)]) == 254
-    assert "there is no go on PATH" in " ".join(capsys.readouterr().err.split())
+    assert "missing: there is no go on PATH" in " ".join(capsys.readouterr().out.split())

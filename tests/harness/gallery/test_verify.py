@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from squall.harness.errors import UsageError
 from squall.harness.gallery import verify
 from squall.harness.gallery.core.entry import BROKEN, TWIN, ArmName, Entry
 from squall.harness.gallery.core.trouble import NotReproduced
@@ -113,6 +115,26 @@ def test_a_reproduction_that_did_not_happen_is_unknown_with_its_reason(
     assert [one.arm.name for one in results] == [BROKEN, TWIN, BROKEN, TWIN]
     assert {one.outcome for one in results} == {"unknown"} and status_of(results) == 2
     assert results[0].data()["trouble"] == "gap: a message is held: not so after 30 s"
+
+
+def test_an_arm_for_which_something_is_missing_here_does_not_end_the_others(
+    d1: Entry, verdicts: dict[str, Verdict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Missing:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def run(self) -> Path:
+            raise UsageError("there is no go on PATH", remedy="install Go")
+
+    monkeypatch.setattr(verify, "Conductor", Missing)
+    out = Console(width=100, record=True, file=io.StringIO())
+    results = list(verify.verify([d1], tmp_path, out))
+    assert [(one.outcome, one.words) for one in results] == [("missing", "missing: there is no go on PATH")] * 2
+    assert "there is no go on PATH\n    install Go" in out.export_text()
+    assert status_of(results) == 254
+    assert status_of([*results, result(d1, TWIN, None)]) == 254
+    assert status_of([*results, result(d1, TWIN, verdicts["invalid"])]) == 1
 
 
 def test_a_run_directory_is_never_used_twice(tmp_path: Path) -> None:
