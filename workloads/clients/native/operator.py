@@ -70,7 +70,8 @@ REMOVE_VOTER_VERSION: Final = 0
 FEATURES_VERSION: Final = 1
 API_VERSIONS_VERSION: Final = 3
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SET, DELETE = 0, 1
 SET_FOR_THE_TOPIC = 1
 OPERATION_SECONDS = 3.0
 CATCH_UP_MS = 2000
@@ -173,6 +174,21 @@ class NativeOperator(NativeAdmin):
                 continue
             told = [one for result in answer.results for one in result.configs if one.name == name]
             return next((one.value for one in told if one.config_source == SET_FOR_THE_TOPIC), None)
+        raise trouble
+
+    async def broker_settings(self, broker: int) -> dict[str, str]:
+        """The settings by which a broker runs. Only that broker reports them; its settings say nothing of another."""
+        resource = DescribeConfigsResource(BROKER_RESOURCE, str(broker))
+        request = DescribeConfigsRequest(resources=[resource])
+        trouble: OSError = ConnectionError(f"settings of broker {broker}: no reachable broker")
+        for address in self.brokers:
+            try:
+                answer = await self._ask(address, request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse)
+            except OSError as failed:
+                trouble = failed
+                continue
+            for result in (one for one in answer.results if one.error_code == 0):
+                return {one.name: one.value or "" for one in result.configs}
         raise trouble
 
     async def quorum(self) -> Quorum:
