@@ -52,6 +52,7 @@ from squall.nodes.zookeeper.controller.election import Election
 from squall.nodes.zookeeper.controller.event_loop import ControllerMoved, EventLoop
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
 from squall.nodes.zookeeper.controller.reassignment import Reassignments
+from squall.nodes.zookeeper.controller.reassignment_znode import ReassignmentZnode
 from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.request_queues import RequestQueues
@@ -63,6 +64,7 @@ from squall.nodes.zookeeper.znodes import (
     CONTROLLER,
     DELETE_TOPICS,
     ISR_CHANGES,
+    REASSIGN_PARTITIONS,
     TOPICS,
     BrokerZnode,
     TopicPartition,
@@ -148,9 +150,12 @@ class ZooKeeperController:
         self._batch = RequestBatch(self._node, self._listener, context, self.queues)
         self._partitions = PartitionMachine(context, self._store, self._batch, self._trace, self._topic_defaults)
         self._replicas = ReplicaMachine(context, self._store, self._batch)
-        self._reassignments = Reassignments(context, self._store, self._partitions, self._replicas, self._batch)
+        requested = ReassignmentZnode(self._store, self.notices)
+        self._reassignments = Reassignments(
+            context, self._store, self._partitions, self._replicas, self._batch, requested, self.notices
+        )
         self._deletion = TopicDeletion(
-            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self._loop
+            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self._loop, requested
         )
         self._writes = TopicWrites(self._config, context, self._store, self._rng)
 
@@ -207,6 +212,8 @@ class ZooKeeperController:
             self._put(now, "topic-deletion", self._deletion.asked)
         elif event.path == ISR_CHANGES:
             self._put(now, "isr-change", self._isr_changed)
+        elif event.path == REASSIGN_PARTITIONS:
+            self._put(now, "zk-partition-reassignment", self._reassignments.requested)
         elif (topic := topic_of_path(event.path)) is not None:
             self._put(now, "partition-modification", lambda: self._assignment_changed(topic))
 
@@ -259,6 +266,7 @@ class ZooKeeperController:
         self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
         yield from self._replicas.set_offline([one for one in replicas if not context.is_online(one[2])], stop=False)
         yield from self._partitions.make_online(context.leaderless())
+        yield from self._reassignments.requested()
         yield from self._reassignments.resume()
         yield from self._deletion.resume()
 

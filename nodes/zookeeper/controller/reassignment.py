@@ -6,6 +6,9 @@
               their logs, and write the target alone into the znode
     cancel    the target is the former replicas: those that were added go
 
+Requests come from clients, and from operators' tools by `/admin/reassign_partitions`; of two for a topic-partition the
+later one applies, and the earlier one's entry there goes.
+
 Everything is in the ensemble, so that another controller goes on where one has stopped. A reassignment never takes the
 last member of the ISR away: it is refused.
 """
@@ -32,6 +35,7 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
 from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
+from squall.nodes.zookeeper.controller.reassignment_znode import ReassignmentZnode
 from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.state_store import StateStore
@@ -53,17 +57,23 @@ class Reassignments:
         partitions: PartitionMachine,
         replicas: ReplicaMachine,
         batch: RequestBatch,
+        znode: ReassignmentZnode,
+        notices: list[str],
     ) -> None:
         self._context = context
         self._store = store
         self._partitions = partitions
         self._replicas = replicas
         self._batch = batch
+        self._znode = znode
+        self._notices = notices
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def alter(self, body: AlterPartitionReassignmentsRequest) -> Respond:
         response = AlterPartitionReassignmentsResponse()
+        replaced = {(topic.name, one.partition_index) for topic in body.topics for one in topic.partitions}
+        yield from self._znode.remove(lambda key, _: key in replaced)
         for topic in body.topics:
             part = ReassignableTopicResponse(topic.name)
             response.responses.append(part)
@@ -87,7 +97,23 @@ class Reassignments:
                 )
         return ListPartitionReassignmentsResponse(topics=list(topics.values()))
 
-    def _asked(self, key: TopicPartition, target: tuple[int, ...] | None) -> Judged:
+    def requested(self) -> Steps:
+        """Begin the moves of a new `/admin/reassign_partitions`. Entries that cannot be carried out are removed.
+
+        As in Kafka, replicas on brokers that are not there are no error here: the move waits for them.
+        """
+        failed: dict[TopicPartition, ErrorCode] = {}
+        for key, replicas in (yield from self._znode.new()).items():
+            error = yield from self._asked(key, tuple(dict.fromkeys(replicas)), waits=True)
+            if error is not ErrorCode.NONE:
+                failed[key] = error
+        if failed:
+            told = ", ".join(f"{topic}-{number}: {error.name}" for (topic, number), error in failed.items())
+            self._notices.append(f"Failed reassignment through zk with the following errors: {told}")
+            yield from self._znode.remove(lambda key, _: key in failed)
+
+    def _asked(self, key: TopicPartition, target: tuple[int, ...] | None, *, waits: bool = False) -> Judged:
+        """Begin a move, or with None cancel one. With `waits` the target's brokers need not be there."""
         context, (topic, number) = self._context, key
         state, present = context.states.get(key), context.assignments.get(topic, {}).get(number)
         if state is None or present is None or context.is_being_deleted(topic):
@@ -96,9 +122,14 @@ class Reassignments:
             if not (present.adding or present.removing):
                 return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             target = present.origin
-        elif not target or len(frozenset(target)) < len(target) or not all(context.is_online(one) for one in target):
+        elif not target or len(frozenset(target)) < len(target) or not (waits or self._are_online(target)):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         wanted = moved(present, target)
+        if wanted == present and waits:  # a former controller has begun it, or has ended it
+            yield from self.progress([key])
+            if not (wanted.adding or wanted.removing):
+                yield from self._done(key)
+            return ErrorCode.NONE
         unneeded = [one for one in present.replicas if one not in wanted.replicas]
         (found,) = (yield from self._store.read([key])).values()
         context.states[key] = found
@@ -107,6 +138,9 @@ class Reassignments:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         yield from self._begin(key, wanted, unneeded)
         return ErrorCode.NONE
+
+    def _are_online(self, brokers: Sequence[int]) -> bool:
+        return all(self._context.is_online(one) for one in brokers)
 
     # -- the steps ------------------------------------------------------------------------------------------------
 
@@ -119,6 +153,13 @@ class Reassignments:
         new: list[Replica] = [(topic, number, one) for one in wanted.adding if one not in context.states[key].isr]
         self._replicas.set_new(new)
         yield from self.progress([key])
+        if not (wanted.adding or wanted.removing):
+            yield from self._done(key)
+
+    def _done(self, key: TopicPartition) -> Steps:
+        """Remove the entry of a move that has ended from `/admin/reassign_partitions`."""
+        now = self._context.replicas(*key)
+        yield from self._znode.remove(lambda other, to: other == key and tuple(dict.fromkeys(to)) == now)
 
     def _take_away(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
         """Take replicas out of the ISR, delete their logs, forget them."""
@@ -171,6 +212,7 @@ class Reassignments:
                 continue
             if all(member in state.isr and context.is_online(member) for member in one.target):
                 yield from self._complete(key, one)
+                yield from self._done(key)
 
     def _complete(self, key: TopicPartition, one: Assignment) -> Steps:
         context, (topic, number) = self._context, key
