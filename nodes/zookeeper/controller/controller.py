@@ -122,6 +122,8 @@ class ZooKeeperController:
         self.is_active = False
         self.active_id: int | None = None
         """The controller, as far as this broker knows."""
+        self.unclean_elections = 0
+        """Elections of leaders out of the ISR, by this controller."""
         self.notices: list[str] = []
         self.context = ControllerContext()
         self.queues = RequestQueues(options.request_timeout, config.node_id, trace)
@@ -137,7 +139,7 @@ class ZooKeeperController:
         self._is_registered = False
         self._elect_at = NEVER
         self._asked: dict[ServerRequest, None] = {}
-        self._loop = EventLoop(self._node, client, trace, self._failed)
+        self.loop = EventLoop(self._node, client, trace, self._failed)
         self._assemble()
         client.watchers.append(self)
 
@@ -148,16 +150,21 @@ class ZooKeeperController:
         self._store = StateStore(context, self._mutants)
         self._reader = ClusterReader(context, self._store, self._mutants)
         self._batch = RequestBatch(self._node, self._listener, context, self.queues)
-        self._partitions = PartitionMachine(context, self._store, self._batch, self._trace, self._topic_defaults)
+        self._partitions = PartitionMachine(
+            context, self._store, self._batch, self._trace, self._topic_defaults, self._count_unclean
+        )
         self._replicas = ReplicaMachine(context, self._store, self._batch)
         requested = ReassignmentZnode(self._store, self.notices)
         self._reassignments = Reassignments(
             context, self._store, self._partitions, self._replicas, self._batch, requested, self.notices
         )
         self._deletion = TopicDeletion(
-            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self._loop, requested
+            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self.loop, requested
         )
         self._writes = TopicWrites(self._config, context, self._store, self._rng)
+
+    def _count_unclean(self) -> None:
+        self.unclean_elections += 1
 
     def _topic_defaults(self) -> dict[str, str]:
         return {**self._config.topic_defaults, **self._reader.defaults}
@@ -189,8 +196,8 @@ class ZooKeeperController:
     def registered(self, now: int) -> None:
         """This broker is registered in the present session: it may become the controller."""
         self._is_registered = True
-        self._loop.put("elect", self._elect)
-        self._loop.advance(now)
+        self.loop.put(now, "elect", self._elect)
+        self.loop.advance(now)
 
     def session_changed(self, now: int, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -218,8 +225,8 @@ class ZooKeeperController:
             self._put(now, "partition-modification", lambda: self._assignment_changed(topic))
 
     def _put(self, now: int, name: str, start: Callable[[], Steps]) -> None:
-        self._loop.put(name, start)
-        self._loop.advance(now)
+        self.loop.put(now, name, start)
+        self.loop.advance(now)
 
     # -- becoming the controller, and ceasing to be it ------------------------------------------------------------
 
@@ -271,7 +278,7 @@ class ZooKeeperController:
         yield from self._deletion.resume()
 
     def _resign(self, why: str) -> None:
-        self._loop.clear()
+        self.loop.clear()
         if self.is_active:
             self.is_active = False
             self.queues.clear()
@@ -492,7 +499,7 @@ class ZooKeeperController:
         elif self._elect_at <= now:
             self._elect_at = NEVER
             self._put(now, "elect", self._elect)
-        self._loop.advance(now)
+        self.loop.advance(now)
         self.queues.advance(now)
 
     def deadline(self) -> int:

@@ -101,7 +101,7 @@ class TopicDeletion:
                 self._replicas.set_states([replica], state)
                 yield from self.resume()
 
-        self._loop.put("replica-stopped", proceed)
+        self._loop.put(now, "replica-stopped", proceed)
         self._loop.advance(now)
 
     def failed(self, replicas: Sequence[Replica]) -> None:
