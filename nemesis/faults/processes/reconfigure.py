@@ -22,6 +22,8 @@ from squall.nemesis.faults.processes.process import LOOK_SECONDS, first_reason, 
 from squall.nemesis.faults.processes.rounds import LONGEST_DOWN_MARGIN, RestartOneByOne
 from squall.nemesis.options import Reconfigure
 
+REPORT_SECONDS = 5.0
+"""How long a broker that serves clients may take to report its settings."""
 BACK_SECONDS = 20.0
 """How long a broker may take to accept connections again, on the way back."""
 
@@ -55,13 +57,18 @@ class ReconfigureBrokers(RestartOneByOne):
         return {**found, "reported": reported}
 
     async def _reported(self, host: str) -> Mapping[str, str | None]:
-        """The values of these settings as the broker reports them; empty if it does not respond."""
-        operator = self._context.operator
-        try:
-            found = await operator.settings_of(host) if operator is not None else {}
-        except OperationRefused:
-            return {}
-        return {key: found.get(key) for key in self._options.settings} if found else {}
+        """The values of these settings as the broker reports them; empty if it does not in time."""
+        context, operator = self._context, self._context.operator
+        end = context.now_ns() + round(REPORT_SECONDS * 1e9)
+        while operator is not None:
+            try:
+                found = await operator.settings_of(host)
+                return {key: found.get(key) for key in self._options.settings}
+            except OperationRefused:
+                if context.now_ns() >= end:
+                    break
+            await context.sleep(LOOK_SECONDS)
+        return {}
 
     async def _before_the_stop(self, host: str) -> None:
         self._changed.append(host)
