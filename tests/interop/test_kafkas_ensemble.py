@@ -162,7 +162,7 @@ def everything(bootstrap: str) -> list[int]:
         consumer.assign([place])
         found: list[int] = []
         while len(found) < end:
-            batch = consumer.consume(1000, timeout=PATIENCE_S)
+            batch = consumer.consume(min(1000, end - len(found)), timeout=PATIENCE_S)
             assert batch, f"{len(found)} of {end} records were read"
             found += [int(one.value()) for one in batch if one.error() is None]
         return found
