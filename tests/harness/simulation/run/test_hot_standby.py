@@ -46,7 +46,7 @@ async def until(world: SimWorld, seconds: float, holds: str, check: Callable[[],
     while world.kernel.now < end:
         if check():
             return world.kernel.now / MICROSECONDS
-        await asyncio.sleep(STEP_S)
+        await asyncio.sleep(STEP_S)  # virtual time until the next look
     raise AssertionError(f"not within {seconds:g} s: {holds}")
 
 
