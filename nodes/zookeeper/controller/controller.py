@@ -273,8 +273,8 @@ class ZooKeeperController:
         self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
         yield from self._replicas.set_offline([one for one in replicas if not context.is_online(one[2])], stop=False)
         yield from self._partitions.make_online(context.leaderless())
+        yield from self._reassignments.take_over()
         yield from self._reassignments.requested()
-        yield from self._reassignments.resume()
         yield from self._deletion.resume()
 
     def _resign(self, why: str) -> None:
@@ -346,7 +346,7 @@ class ZooKeeperController:
         here = [(*key, broker) for broker in brokers for key in context.partitions_on(broker)]
         self._replicas.set_online([one for one in here if not context.is_being_deleted(one[0])])
         yield from self._partitions.make_online(context.leaderless())
-        yield from self._reassignments.resume()
+        yield from self._reassignments.resume(brokers)
         yield from self._deletion.retry([one for one in here if context.is_being_deleted(one[0])])
 
     def _topics_changed(self) -> Steps:

@@ -15,7 +15,7 @@ last member of the ISR away: it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 
 from squall.nodes.protocol.errors import ErrorCode
@@ -224,8 +224,21 @@ class Reassignments:
         self._batch.update_metadata(context.brokers, [key])
         self._batch.send()
 
-    def resume(self) -> Steps:
-        """Go on with everything that is under way, after a change of brokers or of the controller."""
+    def take_over(self) -> Steps:
+        """Go on with what a former controller has begun.
+
+        It may have died before it told the leader of the replicas that are added. A leader takes them only with another
+        leader epoch, so every move under way gets one.
+        """
+        for key in self._under_way():
+            yield from self._lead_again(key)
+        yield from self.progress(self._under_way())
+
+    def resume(self, brokers: Collection[int]) -> Steps:
+        """Go on with what is under way; these brokers have started, and get the replicas that are added there."""
+        for key in self._under_way():
+            if any(one in brokers for one in self._context.assignment(*key).adding):
+                yield from self._lead_again(key)
         yield from self.progress(self._under_way())
 
     def _under_way(self) -> list[TopicPartition]:

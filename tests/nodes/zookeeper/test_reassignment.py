@@ -19,6 +19,7 @@ from squall.nodes.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from squall.nodes.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from squall.nodes.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -105,6 +106,23 @@ def test_a_cancelled_move_restores_the_replicas(four: Cluster) -> None:
     assert znode(four) == ([1, 2], [], [])
     assert set(four.state("events").isr) == {1, 2} and four.state("events").leader == 1
     assert four.sent_to(3, ApiKey.STOP_REPLICA) and four.sent_to(4, ApiKey.STOP_REPLICA)
+
+
+def test_another_controller_tells_the_leader_of_the_replicas_again() -> None:
+    """The former one may have died before it did, and a leader takes other replicas with another epoch only."""
+    cluster = Cluster(brokers=4)
+    cluster.start()
+    placed = [CreatableReplicaAssignment(0, [2, 3])]
+    cluster.ask(CreateTopicsRequest(topics=[CreatableTopic("events", -1, -1, placed)]))
+    move(cluster, 2, 4)
+    before = cluster.state("events")
+    cluster.sent.clear()
+    cluster.expire(1)
+    after = cluster.state("events")
+    assert (after.leader, after.leader_epoch) == (2, before.leader_epoch + 1)
+    told = [one for one in cluster.sent_to(2, ApiKey.LEADER_AND_ISR) if isinstance(one, LeaderAndIsrRequest)]
+    (state,) = told[-1].topic_states[0].partition_states
+    assert state.replicas == [2, 4, 3] and state.leader_epoch == after.leader_epoch
 
 
 def test_another_controller_goes_on_with_a_move(four: Cluster) -> None:

@@ -14,6 +14,7 @@ from squall.nodes.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from squall.nodes.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from squall.nodes.zookeeper.session import Create, Delete, SetData
 from squall.nodes.zookeeper.znodes import REASSIGN_PARTITIONS, MalformedZnode, decode_reassignment, encode_reassignment
 from tests.nodes.zookeeper.conftest import Cluster
@@ -98,7 +99,8 @@ def test_a_move_waits_for_a_broker_that_is_not_there(four: Cluster) -> None:
     assert znode(four) == ([1, 5, 2], [5], [2]) and left(four) == {0: [1, 5]}
     four.add(5)
     four.run()
-    assert four.sent_to(5, ApiKey.LEADER_AND_ISR)
+    told = [one for one in four.sent_to(5, ApiKey.LEADER_AND_ISR) if isinstance(one, LeaderAndIsrRequest)]
+    assert any(one.topic_states for one in told), "it learns that it is a replica"
     joins(four, 5)
     assert znode(four) == ([1, 5], [], []) and left(four) is None
 
