@@ -163,6 +163,8 @@ class PartitionMachine:
                 leader = next((one for one in assignment.replicas[:1] if one in in_sync), None)
             case Strategy.REASSIGN:
                 leader = next((one for one in assignment.target if one in in_sync), None)
+                # What leaves goes with this state: the leader no longer waits for it.
+                isr = tuple(one for one in isr if one in assignment.replicas)
             case Strategy.CONTROLLED_SHUTDOWN:
                 leader = next(iter(in_sync), None)
                 isr = tuple(one for one in state.isr if one not in context.shutting_down)

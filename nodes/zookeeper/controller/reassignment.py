@@ -147,8 +147,9 @@ class Reassignments:
     def _begin(self, key: TopicPartition, wanted: Assignment, unneeded: Sequence[int]) -> Steps:
         context, (topic, number) = self._context, key
         context.assignments[topic][number] = wanted  # first, or the leader could let back in what is taken away
-        yield from self._take_away(key, unneeded)
-        yield from self._write_topic(topic)
+        yield from self._leave_isr(key, unneeded)
+        yield from self._write_topic(topic)  # before logs are deleted, which a successor would else still count on
+        self._delete_logs(key, unneeded)
         yield from self._lead_again(key)
         new: list[Replica] = [(topic, number, one) for one in wanted.adding if one not in context.states[key].isr]
         self._replicas.set_new(new)
@@ -161,15 +162,16 @@ class Reassignments:
         now = self._context.replicas(*key)
         yield from self._znode.remove(lambda other, to: other == key and tuple(dict.fromkeys(to)) == now)
 
-    def _take_away(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
-        """Take replicas out of the ISR, delete their logs, forget them."""
-        topic, number = key
-        gone: list[Replica] = [(topic, number, one) for one in brokers]
-        yield from self._replicas.set_offline(gone, stop=False)
+    def _leave_isr(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
+        """Take replicas out of the ISR."""
+        yield from self._replicas.set_offline([(*key, one) for one in brokers], stop=False)
+
+    def _delete_logs(self, key: TopicPartition, brokers: Sequence[int]) -> None:
+        """Have replicas delete their logs, and forget them."""
         for broker in brokers:
             self._batch.stop_replica(broker, key, delete=True)
         self._batch.send()
-        self._replicas.forget(gone)
+        self._replicas.forget([(*key, one) for one in brokers])
 
     def _write_topic(self, topic: str) -> Steps:
         context = self._context
@@ -219,7 +221,8 @@ class Reassignments:
         self._replicas.set_online([(topic, number, broker) for broker in one.adding])
         context.assignments[topic][number] = Assignment(one.target)
         yield from self._lead_again(key)
-        yield from self._take_away(key, one.removing)
+        yield from self._leave_isr(key, one.removing)
+        self._delete_logs(key, one.removing)
         yield from self._write_topic(topic)
         self._batch.update_metadata(context.brokers, [key])
         self._batch.send()
