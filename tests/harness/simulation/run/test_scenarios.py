@@ -32,7 +32,6 @@ SUITES = Path(__file__).resolve().parents[4] / "suites"
 ON_HOSTS = {
     *("any-cluster", "baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"),
     *("zookeeper-one-server", "zookeeper-three-servers"),
-    *("zookeeper-reordered-requests", "zookeeper-reordered-requests-three-servers"),
     "control-listener-backlog-three-servers",
 }
 LONGEST_LOAD_SECONDS = 60
