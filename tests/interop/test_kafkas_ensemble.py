@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
 from squall.benchmarks.experiments.parts.zookeeper_stubs import REQUEST_MAX
@@ -171,7 +172,10 @@ def everything(bootstrap: str) -> list[int]:
 
 
 def controller(kazoo: KazooClient) -> int | None:
-    return json.loads(kazoo.get("/controller")[0])["brokerid"] if kazoo.exists("/controller") else None
+    try:
+        return int(json.loads(kazoo.get("/controller")[0])["brokerid"])
+    except NoNodeError:
+        return None
 
 
 def cluster_id(ensemble: Ensemble) -> str:

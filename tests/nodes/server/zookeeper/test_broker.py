@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from squall.harness.artifacts.jar_cache import jars
 from squall.harness.artifacts.java import command
@@ -109,7 +110,10 @@ def known_brokers(admin: AdminClient) -> int:
 
 
 def controller(kazoo: KazooClient) -> int | None:
-    return json.loads(kazoo.get("/controller")[0])["brokerid"] if kazoo.exists("/controller") else None
+    try:
+        return int(json.loads(kazoo.get("/controller")[0])["brokerid"])
+    except NoNodeError:
+        return None
 
 
 def leaders(kazoo: KazooClient, partitions: int = 4) -> set[int]:
