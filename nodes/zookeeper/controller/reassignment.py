@@ -32,7 +32,7 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from squall.nodes.protocol.schema import Message
-from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
+from squall.nodes.zookeeper.controller.context import ControllerContext, Replica, ReplicaState
 from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
 from squall.nodes.zookeeper.controller.reassignment_znode import ReassignmentZnode
@@ -40,7 +40,7 @@ from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Operation, SessionResponse, SetData
-from squall.nodes.zookeeper.znodes import Assignment, TopicPartition, TopicZnode, encode_topic, topic_path
+from squall.nodes.zookeeper.znodes import NO_LEADER, Assignment, TopicPartition, TopicZnode, encode_topic, topic_path
 
 Steps = Generator[Sequence[Operation], list[SessionResponse], None]
 Respond = Generator[Sequence[Operation], list[SessionResponse], Message]
@@ -147,7 +147,7 @@ class Reassignments:
     def _begin(self, key: TopicPartition, wanted: Assignment, unneeded: Sequence[int]) -> Steps:
         context, (topic, number) = self._context, key
         context.assignments[topic][number] = wanted  # first, or the leader could let back in what is taken away
-        yield from self._leave_isr(key, unneeded)
+        yield from self._take_out(key, unneeded)
         yield from self._write_topic(topic)  # before logs are deleted, which a successor would else still count on
         self._delete_logs(key, unneeded)
         yield from self._lead_again(key)
@@ -161,6 +161,31 @@ class Reassignments:
         """Remove the entry of a move that has ended from `/admin/reassign_partitions`."""
         now = self._context.replicas(*key)
         yield from self._znode.remove(lambda other, to: other == key and tuple(dict.fromkeys(to)) == now)
+
+    def _take_out(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
+        """Raise the leader epoch with an ISR without these replicas, even if it has none of them.
+
+        A leader that was not told would else take one that has caught up into the ISR later, when it is no replica any
+        more. Its write fails, since the state has another version.
+        """
+        context = self._context
+        again = [key] if brokers else []
+        while again:
+            (state,) = (yield from self._store.read(again)).values()
+            context.states[key] = state
+            raised = replace(
+                state,
+                leader=NO_LEADER if state.leader in brokers else state.leader,
+                leader_epoch=state.leader_epoch + 1,
+                isr=tuple(one for one in state.isr if one not in brokers) or state.isr,
+                controller_epoch=context.epoch,
+            )
+            _, again = yield from self._store.write({key: raised})
+        if brokers:
+            self._replicas.set_states([(*key, one) for one in brokers], ReplicaState.OFFLINE)
+            self._batch.leader_and_isr(context.replicas(*key), key)
+            self._batch.update_metadata(context.brokers, [key])
+            self._batch.send()
 
     def _leave_isr(self, key: TopicPartition, brokers: Sequence[int]) -> Steps:
         """Take replicas out of the ISR."""

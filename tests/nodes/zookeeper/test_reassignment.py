@@ -108,6 +108,20 @@ def test_a_cancelled_move_restores_the_replicas(four: Cluster) -> None:
     assert four.sent_to(3, ApiKey.STOP_REPLICA) and four.sent_to(4, ApiKey.STOP_REPLICA)
 
 
+def test_a_cancelled_replica_cannot_join_the_isr_while_it_is_taken_out(four: Cluster) -> None:
+    """RA-04: the leader has another state before the replicas change, so its write of an older ISR fails."""
+    move(four, 3, 4)
+    before = four.state("events")
+    four.sent.clear()
+    move(four, cancel=True)
+    told = [one for one in four.sent_to(1, ApiKey.LEADER_AND_ISR) if isinstance(one, LeaderAndIsrRequest)]
+    states = [one.topic_states[0].partition_states[0] for one in told]
+    assert [(one.leader_epoch, one.replicas) for one in states] == [
+        (before.leader_epoch + 1, [1, 2]),
+        (before.leader_epoch + 2, [1, 2]),
+    ]
+
+
 def test_another_controller_tells_the_leader_of_the_replicas_again() -> None:
     """The former one may have died before it did, and a leader takes other replicas with another epoch only."""
     cluster = Cluster(brokers=4)

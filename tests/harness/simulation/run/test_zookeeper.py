@@ -96,6 +96,14 @@ def test_acknowledged_records_survive_faults_of_brokers_network_and_ensemble(see
     assert found.counts["leader changes"] > 4 and found.counts["acknowledged"] > 100
 
 
+@pytest.mark.parametrize(("name", "seed"), [("zookeeper-operations", 27)])
+def test_seeds_that_have_found_a_defect(name: str, seed: int) -> None:
+    """27: a replica whose addition was cancelled joined the ISR before the leader knew of it."""
+    (scenario,) = (one for one in load_suite(SUITES / "zookeeper-controller.yaml").own if one.scenario == name)
+    found = simulate(scenario, seed)
+    assert found.verdict == "valid", told(found, name, SimOptions())
+
+
 def test_the_controller_is_a_broker_that_serves_clients(tmp_path: Path) -> None:
     """ZK-02: clients' requests and those of the controller go through the same node."""
     simulation = Simulation(shortened(SWARM, 2.0), 3, SimOptions(), tmp_path)
