@@ -30,6 +30,7 @@ from squall.nemesis.faults.processes.failpoint import FAILPOINTS
 from squall.nemesis.faults.processes.host import HOST
 from squall.nemesis.faults.processes.power import POWER
 from squall.nemesis.faults.processes.process import PROCESSES
+from squall.nemesis.faults.processes.reconfigure import RECONFIGURATIONS
 from squall.nemesis.faults.processes.resources import RESOURCES
 from squall.nemesis.faults.processes.rounds import ROUNDS
 from squall.nemesis.options import FaultOptions
@@ -39,6 +40,7 @@ KINDS: tuple[Kind, ...] = (
     *PARTITIONS,
     *PROCESSES,
     *ROUNDS,
+    *RECONFIGURATIONS,
     *HOST,
     *FAILPOINTS,
     *RESOURCES,

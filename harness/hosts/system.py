@@ -91,6 +91,8 @@ class ProcessDefinition:
     disk_calls: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     """Ports on which it accepts connections of the Kafka protocol."""
+    config: str = ""
+    """The file with its settings, in the format of Java's properties. Empty if it has none."""
 
     def arguments(self) -> dict[str, object]:
         """Return the arguments of the verb `proc.define`."""
@@ -105,6 +107,7 @@ class ProcessDefinition:
             "ledger": self.ledger,
             "disk_calls": list(self.disk_calls),
             "ports": list(self.ports),
+            "config": self.config,
         }
 
 
@@ -273,6 +276,7 @@ class SquallNodes:
             ledger=ledger,
             disk_calls=settings.disk_calls,
             ports=tuple(PORT_OF_ROLE[role] for role in roles),
+            config=path,
         )
         text = format_properties(properties)
         return NodePlan(

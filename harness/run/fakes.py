@@ -97,6 +97,9 @@ class FakeOperator:
     async def level_of(self, feature: str) -> int:
         return 0
 
+    async def settings_of(self, host: str) -> Mapping[str, str]:
+        return {}
+
 
 class FakeClock:
     """Time that passes only by `sleep`."""

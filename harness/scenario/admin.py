@@ -93,6 +93,12 @@ class ClusterAdmin:
         except OSError as trouble:
             raise _refusal(trouble) from None
 
+    async def settings_of(self, host: str) -> Mapping[str, str]:
+        try:
+            return await self._client.broker_settings(self._ids[host])
+        except OSError as trouble:
+            raise _refusal(trouble) from None
+
     async def close(self) -> None:
         await self._client.close()
 

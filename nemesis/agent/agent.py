@@ -255,6 +255,7 @@ class Agent:
             data=str(arguments.get("data") or ""),
             ledger=str(arguments.get("ledger") or ""),
             ports=checked_ports(arguments.get("ports") or []),
+            config=str(arguments.get("config") or ""),
             disk_calls=checked_calls(arguments.get("disk_calls") or []),
         )
         refuse_what_cannot_be_watched(definition)

@@ -15,9 +15,10 @@ from squall.nemesis.agent.core.verbs import KILL_AT_CALL
 from squall.nemesis.agent.disk import failpoint
 from squall.nemesis.agent.disk.disk_faults import RestartPolicy
 from squall.nemesis.agent.disk.failpoint_strike import Deeds
-from squall.nemesis.agent.process import limits, throttle
+from squall.nemesis.agent.process import limits, reconfigure, throttle
 from squall.nemesis.agent.process.commands import CheckCommand, RunCommand, Shell
 from squall.nemesis.agent.process.limits import Limit
+from squall.nemesis.agent.process.reconfigure import Reconfigure
 from squall.nemesis.agent.process.resource_probe import ResourceProbe
 from squall.nemesis.agent.process.stress import Stress
 from squall.nemesis.agent.process.throttle import Throttle
@@ -56,6 +57,7 @@ class ProcessVerbs:
             KILL_AT_CALL: failpoint.KillAtCall(processes, disk, restart_policy, deeds),
             throttle.VERB: Throttle(processes, journal, state, lab=lab),
             limits.VERB: Limit(processes, journal),
+            reconfigure.VERB: Reconfigure(processes),
             "host.stress": Stress(state),
             "host.command": RunCommand(state, shell),
         }

@@ -164,6 +164,10 @@ class ClusterOperator(Protocol):
         """The level of a feature of the cluster; 0 if it is off."""
         ...
 
+    async def settings_of(self, host: str) -> Mapping[str, str]:
+        """The settings by which a broker runs, as it reports them itself."""
+        ...
+
 
 Knock = Callable[[str, int], Awaitable[str]]
 """What a TCP connection to an address and port finds from the clients' side: `open`, `refused` or `silent`."""

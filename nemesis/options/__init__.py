@@ -90,6 +90,7 @@ from squall.nemesis.options.process import (
     Pause,
     PauseClients,
     ProcessLimit,
+    Reconfigure,
     Restart,
     RollingRestart,
 )
@@ -144,6 +145,7 @@ __all__ = [
     "ProcessLimit",
     "ReadOnlyDisk",
     "Reassign",
+    "Reconfigure",
     "RemoveVoter",
     "Reset",
     "Restart",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -69,6 +69,42 @@ class RollingRestart(FaultOptions):
     target: Target = "all brokers"
     patience: Duration = 10.0
     between: Seconds = Field(default=0.0, ge=0)
+
+
+SettingName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+ADDRESS = "{address}"
+"""In a value of `set`: the address of the node's host."""
+
+
+class Reconfigure(FaultOptions):
+    """Gives brokers other settings: restarts them cleanly with these, one by one, and back again when healed.
+
+    `set` has the settings by Kafka's names; `{address}` in a value is the address of the node's host. They come after
+    those of the file, so that of equal names the fault's applies. `patience` is how long each may take to stop,
+    `between` the pause after each. `for` must be long enough for all restarts; the way back begins when it is over.
+    """
+
+    fault: Literal["reconfigure"]
+    target: Target = "all brokers"
+    settings: dict[SettingName, str | bool | int | float] = Field(alias="set", min_length=1)
+    patience: Duration = 10.0
+    between: Seconds = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_line_each(self) -> Reconfigure:
+        for key, value in self.texts("").items():
+            if not value.isprintable() or "\\" in value:
+                raise ValueError(f"has {value!r} for {key} in `set`; a value is one printable line without backslash")
+        return self
+
+    def texts(self, address: str) -> dict[str, str]:
+        """The settings as they stand in the file of a host with this address."""
+        written = {key: _text(value) for key, value in self.settings.items()}
+        return {key: value.replace(ADDRESS, address) for key, value in written.items()}
+
+
+def _text(value: str | bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class HostDown(FaultOptions):

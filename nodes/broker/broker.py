@@ -225,7 +225,7 @@ class Broker:
     def _begin_if_caught_up(self, now: int) -> None:
         if self._history is not None and self.lifecycle.is_caught_up:
             history, self._history = self._history, None
-            self._applied_offset, self._has_strays = -1, True
+            self._applied_offset, self._has_strays = -1, self.observer.names_all
             self.replicas.apply(now, history)
             self._applied(now)
 

@@ -18,6 +18,8 @@ class MetadataSource(Protocol):
     snapshots_loaded: int
     last_applied_ms: int
     """The time of the newest change, -1 if unknown."""
+    names_all: bool
+    """Whether this broker's registration comes with all of its topic-partitions: logs of others are strays then."""
 
     @property
     def is_loading(self) -> bool:

@@ -45,6 +45,7 @@ class MetadataObserver:
         self.replayed_bytes = 0
         self.last_applied_ms = -1
         self.snapshots_loaded = 0
+        self.names_all = True
         self._loader: SnapshotLoader | None = None
 
     @property

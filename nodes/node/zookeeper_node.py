@@ -29,6 +29,7 @@ from squall.nodes.node.effects import Effect
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
 from squall.nodes.node.settings import MS, broker_config, controller_config
+from squall.nodes.node.zookeeper_times import ZooKeeperTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.storage.errors import CorruptFile
@@ -88,6 +89,7 @@ class ZooKeeperNode(BaseNode):
             config.node_id, config.cluster_id, self.client, self.broker.image, self._metadata,
             clock=clock, trace=trace, registered=self.controller.registered, mutants=mutants,
         )  # fmt: skip
+        self.times = ZooKeeperTimes(self.client, self.controller)
         self._trace = trace
         self._serves_since = NEVER
         """When this broker began to serve requests; `NEVER` if it does not."""

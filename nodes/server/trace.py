@@ -5,9 +5,9 @@ full, so that tracing costs little. A killed process loses the last fraction of 
 after which the next process begins a new one. A full or failing disk loses lines but never stops the node: the next
 line written states how many were lost.
 
-`ControlTrace` keeps only `CONTROL_EVENTS`, events per election, ISR change or metadata commit and never per record
-(HX-05). Nodes on hosts write one by default; from it the checker sees who led which epoch, and up to which offset a
-node knew the metadata to be committed.
+`ControlTrace` keeps only `CONTROL_EVENTS`, events per election, ISR change, metadata commit or request of a
+ZooKeeper-era controller, and never per record (HX-05). Nodes on hosts write one by default; from it the checker sees
+who led which epoch, and up to which offset a node knew the metadata to be committed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CONTROL_EVENTS: Final = frozenset(
         *("leader", "follower", "isr", "isr_proposed", "stale_state", "stray"),
         *("broker_registered", "broker_duplicate", "broker_fenced", "broker_unfenced", "broker_stopping"),
         *("broker_shuts_down", "broker_let_go"),
+        "zk_request_taken",
     }
 )
 """The events in a control trace; of high watermarks only those of the metadata log, which name no topic."""

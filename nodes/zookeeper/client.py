@@ -62,6 +62,10 @@ class ZooKeeperClient:
     def __init__(self, session: Session, in_flight_max: int = 10) -> None:
         self.session = session
         self.watchers: list[Watcher] = []
+        self.connects = self.disconnects = self.expiries = 0
+        """How often the session was connected, lost its connection, and expired."""
+        self.on_answer: Callable[[int], None] = _ignore
+        """Called with the microseconds from sending an operation to its response."""
         self._in_flight_max = in_flight_max
         self._in_flight = 0
         self._waiting: deque[tuple[Operation, _Batch, int]] = deque()
@@ -84,11 +88,14 @@ class ZooKeeperClient:
         while self._waiting and self._in_flight < self._in_flight_max:
             operation, batch, number = self._waiting.popleft()
             self._in_flight += 1
-            self.session.submit(now, SessionRequest(operation, self._completing(operation, batch, number)))
+            self.session.submit(now, SessionRequest(operation, self._completing(operation, batch, number, now)))
 
-    def _completing(self, operation: Operation, batch: _Batch, number: int) -> Callable[[int, SessionResponse], None]:
+    def _completing(
+        self, operation: Operation, batch: _Batch, number: int, sent: int
+    ) -> Callable[[int, SessionResponse], None]:
         def complete(now: int, response: SessionResponse) -> None:
             self._in_flight -= 1
+            self.on_answer(now - sent)
             if response.code is Code.CONNECTION_LOSS:
                 self._waiting.append((operation, batch, number))
             else:
@@ -102,6 +109,10 @@ class ZooKeeperClient:
         self.session.deliver(now, self._on_event)
 
     def _on_event(self, now: int, event: SessionEvent) -> None:
+        if isinstance(event, StateChanged):
+            self.connects += event.state is SessionState.CONNECTED
+            self.disconnects += event.state is SessionState.CONNECTING
+            self.expiries += event.state is SessionState.EXPIRED
         for watcher in list(self.watchers):
             if isinstance(event, WatchFired):
                 watcher.watch_fired(now, event)
@@ -112,3 +123,7 @@ class ZooKeeperClient:
 
     def deadline(self) -> int:
         return self.session.deadline()
+
+
+def _ignore(took: int) -> None:
+    pass

@@ -290,8 +290,17 @@ def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[int]]) -> byt
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas that topic-partitions are to get. Raises MalformedZnode: an operator may have written anything."""
     found = _decoded(REASSIGN_PARTITIONS, data).get("partitions", ())
-    return {(str(one["topic"]), int(one["partition"])): tuple(one["replicas"]) for one in found}
+    try:
+        return {
+            (str(one["topic"]), int(one["partition"])): tuple(int(broker) for broker in one["replicas"])
+            for one in found
+        }
+    except (KeyError, TypeError, ValueError) as wrong:
+        raise MalformedZnode(
+            f"{REASSIGN_PARTITIONS}: {wrong!r} in partitions; each has a topic, a partition and replicas"
+        ) from None
 
 
 def encode_producer_ids(broker: int, first: int, last: int) -> bytes:

@@ -49,13 +49,20 @@ class SimHost:
     """One simulated host with one node process; see `nemesis.ports.Host`.
 
     `addresses` maps the names of all hosts of the world to addresses, for probes and for isolating a host from all
-    others.
+    others. `reconfigure` sets what the node's settings have from its next start on beside those of its place.
     """
 
     def __init__(
-        self, process: SimProcess, *, kernel: Kernel, network: SimNetwork, addresses: Mapping[str, str]
+        self,
+        process: SimProcess,
+        *,
+        kernel: Kernel,
+        network: SimNetwork,
+        addresses: Mapping[str, str],
+        reconfigure: Callable[[Mapping[str, str]], None],
     ) -> None:
         self.process = process
+        self._configure = reconfigure
         self._kernel = kernel
         self._network = network
         self._addresses = addresses
@@ -65,6 +72,7 @@ class SimHost:
         self._rules: dict[str, RpcRule] = {}
         self._losses: dict[str, int] = {}
         self._effects: dict[str, int] = {}
+        self._settings: dict[str, Mapping[str, str]] = {}
         self._verbs: dict[str, Callable[[Arguments], Answer]] = {
             "proc.define": lambda arguments: {},
             "proc.start": self._start,
@@ -72,6 +80,7 @@ class SimHost:
             "proc.pause": self._pause,
             "proc.resume": self._resume,
             "proc.status": self._status,
+            "proc.reconfigure": self._reconfigure,
             "net.drop": self._drop,
             "net.allow": self._undo_by_id,
             "clock.set": self._set_clock,
@@ -260,6 +269,32 @@ class SimHost:
             return self._undo_by_id(arguments)
         self.process.resume()
         return {"healed": True}
+
+    def _reconfigure(self, arguments: Arguments) -> Answer:
+        """Change the settings with which the node starts next; undone, a node that runs by them starts again."""
+        identity, settings = str(arguments["id"]), arguments["settings"]
+        assert isinstance(settings, Mapping)
+        incarnation = self.process.incarnation
+        if identity not in self._journal:
+            self._settings[identity] = settings
+            try:
+                self._apply_settings()
+            except ValueError as wrong:
+                del self._settings[identity]
+                raise VerbFailed(self.name, "proc.reconfigure", "failed", str(wrong)) from None
+
+        def undo() -> None:
+            del self._settings[identity]
+            self._apply_settings()
+            if self.process.running and self.process.incarnation != incarnation:
+                self.process.crash()
+                self.process.start()
+
+        self._open(arguments, "proc.reconfigure", ",".join(settings), undo)
+        return {}
+
+    def _apply_settings(self) -> None:
+        self._configure({key: value for settings in self._settings.values() for key, value in settings.items()})
 
     def _status(self, arguments: Arguments) -> Answer:
         process = self.process

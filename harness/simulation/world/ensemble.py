@@ -29,6 +29,7 @@ from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
 from squall.harness.simulation.world.znodes import ZnodeTree, is_write
 from squall.nodes.zookeeper.session import (
     Code,
+    Create,
     Delete,
     Exists,
     GetChildren,
@@ -230,6 +231,10 @@ class SimEnsemble:
         if found:
             self.decide(OPERATOR, Delete(path))
         return int(found)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a node as an operator's tool would, by a session of another program."""
+        self.decide(OPERATOR, Create(path, data))
 
     def end_session(self, session: _Session) -> None:
         if not session.ended:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
@@ -27,7 +28,7 @@ from squall.harness.simulation.world.process import NodeFactory, SimProcess, Sim
 from squall.harness.simulation.world.streams import Streams
 from squall.harness.simulation.world.zookeeper_session import SimSession
 from squall.nodes.buggify import OFF, Buggify
-from squall.nodes.config import NodeConfig
+from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.base import BaseNode
@@ -222,17 +223,29 @@ class SimWorld:
             )
             disk.buggify = rarities
             self.processes[place.name] = process
-            self.sim_hosts[place.name] = SimHost(process, kernel=self.kernel, network=self.network, addresses=addresses)
+            self.sim_hosts[place.name] = SimHost(
+                process,
+                kernel=self.kernel,
+                network=self.network,
+                addresses=addresses,
+                reconfigure=partial(self.reconfigure, place, rarities or OFF),
+            )
         for host in self.sim_hosts.values():
             host.meet(self.sim_hosts)
         self.cluster = SimClusterView(self.places, self.processes, topics)
         self._shape = shape
 
-    def reconfigure(self, name: str, changes: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        """Change the configuration with which a node starts next, as an operator edits a file before a restart."""
-        (place,) = [one for one in self.places if one.name == name]
-        config = NodeConfig.of(changes(properties_of(place, self.places, self._shape)), name)
-        self.processes[name].reconfigure(listeners_of(config), self._factory(place, config, self._shape, OFF))
+    def reconfigure(self, place: SimPlace, rarities: Buggify, settings: Mapping[str, str]) -> None:
+        """Have a node start next with these settings beside its own, as an operator edits a file before a restart.
+
+        Raises ValueError for settings that the node would refuse.
+        """
+        try:
+            config = NodeConfig.of(properties_of(place, self.places, self._shape) | dict(settings), place.name)
+        except ConfigError as wrong:
+            raise ValueError(str(wrong)) from None
+        factory = self._factory(place, config, self._shape, rarities)
+        self.processes[place.name].reconfigure(listeners_of(config), factory)
 
     def _ensemble(self) -> SimEnsemble:
         return SimEnsemble(

@@ -182,6 +182,7 @@ class ApacheKafka:
             log=log,
             data=data,
             ports=tuple(PORT_OF_ROLE[role] for role in roles),
+            config=config,
         )
         return NodePlan(
             host=host.name,

@@ -110,7 +110,7 @@ def server_plan(host: HostSpec, server: Server, ensemble: Sequence[Server], plac
     data = data_directory(host, directory, run_id)
     config, launcher, log = f"{directory}/zoo.cfg", f"{directory}/zookeeper.sh", f"{directory}/node.log"
     process = ProcessDefinition(
-        name=NODE_PROCESS, argv=("/bin/sh", launcher), env={}, cwd=directory, log=log, data=data
+        name=NODE_PROCESS, argv=("/bin/sh", launcher), env={}, cwd=directory, log=log, data=data, config=config
     )
     return NodePlan(
         host=host.name,

@@ -44,6 +44,8 @@ class Definition:
     ledger: str = ""
     ports: list[int] = field(default_factory=list)
     """Ports where it accepts connections that carry the Kafka protocol."""
+    config: str = ""
+    """The configuration file that it reads when it starts, in the format of Java's properties. Empty if it has none."""
     disk_calls: list[str] = field(default_factory=list)
     """The kinds of disk call that faults will affect: the process starts under a watch that stops these calls. Empty:
     no watch.

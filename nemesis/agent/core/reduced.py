@@ -17,6 +17,7 @@ OFFERED = (
     "proc.pause",
     "proc.kill_at_call",
     "proc.limit",
+    "proc.reconfigure",
     "cpu.throttle",
     "clock.set",
     "clock.monotonic",

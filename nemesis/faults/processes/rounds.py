@@ -20,7 +20,7 @@ from squall.nemesis.core.fault import FaultContext
 from squall.nemesis.core.ports import HostUnreachable, VerbFailed
 from squall.nemesis.faults.kind import Kind
 from squall.nemesis.faults.processes.process import LOOK_SECONDS, first_reason, same_process, why_not_back
-from squall.nemesis.options import Bounce, RollingRestart
+from squall.nemesis.options import Bounce, Reconfigure, RollingRestart
 
 FEWEST_BOUNCES = 2
 """A single one might be a kill from another source."""
@@ -32,7 +32,7 @@ class _Rounds(AimedFault):
 
     waits_to_show = True
 
-    def __init__(self, options: Bounce | RollingRestart, context: FaultContext) -> None:
+    def __init__(self, options: Bounce | RollingRestart | Reconfigure, context: FaultContext) -> None:
         super().__init__(options, context)
         self._task: asyncio.Task[None] | None = None
         self._step: asyncio.Task[Any] | None = None
@@ -143,11 +143,12 @@ class BounceProcess(_Rounds):
 
 
 class RestartOneByOne(_Rounds):
-    """`rolling-restart`"""
+    """`rolling-restart`, and what restarts with other settings (reconfigure.py)."""
 
-    def __init__(self, options: RollingRestart, context: FaultContext) -> None:
+    def __init__(self, options: RollingRestart | Reconfigure, context: FaultContext) -> None:
         super().__init__(options, context)
         self._patience, self._between = options.patience, options.between
+        self._stop_id = context.id
         self._stopped: list[str] = []
         self._rolled: dict[str, Facts] = {}
 
@@ -160,19 +161,17 @@ class RestartOneByOne(_Rounds):
             await self._wait_for(host)
             await self._context.sleep(self._between)
 
+    async def _before_the_stop(self, host: str) -> None:
+        """Do nothing: a node restarts as it was."""
+
     async def _restart(self, host: str) -> None:
         """Restart one host and record what was observed; a host that cannot be asked ends the round here."""
         context = self._context
         try:
             before = (await process_facts(context.hosts, (host,), context.process, {}))[host]
+            await self._before_the_stop(host)
             self._stopped.append(host)
-            answer = await context.hosts[host].call(
-                "proc.term",
-                id=context.id,
-                name=context.process,
-                timeout=self._patience,
-                ttl=self._patience + LONGEST_DOWN_MARGIN,
-            )
+            answer = await self._stop(host)
             gone = (await self._look((host,)))[host]
             self._rolled[host] = {"before": before, "gone": gone, "by_itself": bool(answer.get("by_itself", True))}
             await context.hosts[host].call("proc.start", name=context.process)
@@ -180,6 +179,16 @@ class RestartOneByOne(_Rounds):
         except (VerbFailed, HostUnreachable) as trouble:
             self._trouble = str(trouble)
             raise
+
+    async def _stop(self, host: str) -> Facts:
+        context = self._context
+        return await context.hosts[host].call(
+            "proc.term",
+            id=self._stop_id,
+            name=context.process,
+            timeout=self._patience,
+            ttl=self._patience + LONGEST_DOWN_MARGIN,
+        )
 
     async def _wait_for(self, host: str) -> None:
         while True:

@@ -39,12 +39,17 @@ _OF_EACH_TOPIC = (
 )
 
 
-def broker_metrics(broker: Broker, now_ms: int) -> Collected:
-    isr, applied_ms = broker.isr_sender, broker.observer.last_applied_ms
-    yield Sample(names.BROKER_STATE, _STATES[broker.lifecycle.state])
+def metadata_lag(broker: Broker, now_ms: int) -> Collected:
+    """How far a broker has applied the metadata log."""
+    applied_ms = broker.observer.last_applied_ms
     yield Sample(names.BROKER_APPLIED_OFFSET, broker.applied_offset)
     yield Sample(names.BROKER_APPLIED_TIMESTAMP, applied_ms)
     yield Sample(names.BROKER_APPLIED_LAG, max(0, now_ms - applied_ms) if applied_ms >= 0 else 0)
+
+
+def broker_metrics(broker: Broker) -> Collected:
+    isr = broker.isr_sender
+    yield Sample(names.BROKER_STATE, _STATES[broker.lifecycle.state])
     yield Sample(names.ISR_SHRINKS, isr.shrinks)
     yield Sample(names.ISR_EXPANDS, isr.expands)
     yield Sample(names.FAILED_ISR_UPDATES, isr.failures)

@@ -17,11 +17,13 @@ from __future__ import annotations
 from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.metrics import metric_names as names
-from squall.nodes.node.metrics.broker_metrics import broker_metrics
+from squall.nodes.node.metrics.broker_metrics import broker_metrics, metadata_lag
 from squall.nodes.node.metrics.controller_metrics import controller_metrics
 from squall.nodes.node.metrics.samples import Collected, Sample, summary
+from squall.nodes.node.metrics.zookeeper_metrics import zookeeper_metrics
 from squall.nodes.node.node import Node
 from squall.nodes.node.timings import IdleMeter, PlaneTimes, api_name, quantile
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import WallClock
 from squall.nodes.raft.roles import Leader
 
@@ -53,8 +55,12 @@ class Collector:
             yield from _metadata(node, now)
             if node.controller is not None:
                 yield from controller_metrics(node.controller, node.controller_times, node.raft.high_watermark, now_ms)
+        if isinstance(node, ZooKeeperNode):
+            yield from zookeeper_metrics(node.client, node.controller, node.times)
         if node.broker is not None:
-            yield from broker_metrics(node.broker, now_ms)
+            if isinstance(node, Node):
+                yield from metadata_lag(node.broker, now_ms)
+            yield from broker_metrics(node.broker)
             yield from _purgatories(node)
         yield from self._planes(now, busy)
         yield from _requests(node.control_times)

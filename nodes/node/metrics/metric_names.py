@@ -140,6 +140,41 @@ _EVENTS = "kafka.controller:type=ControllerEventManager,name="
 EVENT_QUEUE_TIME = _kafka(f"{_EVENTS}EventQueueTimeMs", SUMMARY, "ms a request waited for the controller")
 EVENT_PROCESSING_TIME = _kafka(f"{_EVENTS}EventQueueProcessingTimeMs", SUMMARY, "ms the controller worked on a request")
 
+# -- a ZooKeeper-era controller, and the session with the ensemble ---------------------------------------------------
+
+TOPICS_TO_DELETE = _kafka(f"{_CONTROLLER}TopicsToDeleteCount", GAUGE, "topics whose deletion has not ended")
+REPLICAS_TO_DELETE = _kafka(f"{_CONTROLLER}ReplicasToDeleteCount", GAUGE, "replicas of these topics")
+TOPICS_INELIGIBLE = _kafka(
+    f"{_CONTROLLER}TopicsIneligibleToDeleteCount", GAUGE, "topics whose deletion waits for a broker"
+)
+REPLICAS_INELIGIBLE = _kafka(
+    f"{_CONTROLLER}ReplicasIneligibleToDeleteCount", GAUGE, "replicas whose deletion waits for their broker"
+)
+EVENT_QUEUE_SIZE = _kafka(f"{_EVENTS}EventQueueSize", GAUGE, "procedures that wait for the one under way")
+CONTROLLER_CHANGES = _kafka(f"{_STATS}ControllerChangeRateAndTimeMs", SUMMARY, "ms to elect a controller and take over")
+BROKER_CHANGES = _kafka(f"{_STATS}LeaderElectionRateAndTimeMs", SUMMARY, "ms to process brokers that came or went")
+TOPIC_CHANGES = _kafka(f"{_STATS}TopicChangeRateAndTimeMs", SUMMARY, "ms to process new topics or topic-partitions")
+TOPIC_DELETIONS = _kafka(f"{_STATS}TopicDeletionRateAndTimeMs", SUMMARY, "ms for one step of deleting topics")
+ISR_CHANGES = _kafka(f"{_STATS}IsrChangeRateAndTimeMs", SUMMARY, "ms to process ISR changes that leaders announced")
+REASSIGNMENTS = _kafka(f"{_STATS}PartitionReassignmentRateAndTimeMs", SUMMARY, "ms to begin or cancel reassignments")
+REASSIGNMENT_LISTS = _kafka(f"{_STATS}ListPartitionReassignmentRateAndTimeMs", SUMMARY, "ms to list reassignments")
+CONTROLLED_SHUTDOWNS = _kafka(f"{_STATS}ControlledShutdownRateAndTimeMs", SUMMARY, "ms for a broker's shutdown request")
+MANUAL_ELECTIONS = _kafka(f"{_STATS}ManualLeaderBalanceRateAndTimeMs", SUMMARY, "ms for leader elections on request")
+CONFIG_CHANGES = _kafka(
+    f"{_STATS}UncleanLeaderElectionEnableRateAndTimeMs", SUMMARY, "ms to alter settings, and to elect leaders by them"
+)
+_BROKER_QUEUES = "kafka.controller:type=ControllerChannelManager,name="
+REQUESTS_QUEUED = _kafka(f"{_BROKER_QUEUES}TotalQueueSize", GAUGE, "controller's requests that brokers have to answer")
+BROKER_QUEUE = _kafka(f"{_BROKER_QUEUES}QueueSize,broker-id=", GAUGE, "the same of one broker")
+_SESSION = "kafka.server:type=SessionExpireListener,name="
+SESSION_STATE = _kafka(f"{_SESSION}SessionState", GAUGE, "1 for the state of the session with ZooKeeper, else 0")
+SESSION_EXPIRIES = _kafka(f"{_SESSION}ZooKeeperExpiresPerSec", COUNTER, "sessions with ZooKeeper that expired")
+SESSION_DISCONNECTS = _kafka(f"{_SESSION}ZooKeeperDisconnectsPerSec", COUNTER, "connections to ZooKeeper lost")
+SESSION_CONNECTS = _kafka(f"{_SESSION}ZooKeeperSyncConnectsPerSec", COUNTER, "connections to ZooKeeper made")
+ZOOKEEPER_LATENCY = _kafka(
+    "kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs", SUMMARY, "ms to ZooKeeper's response"
+)
+
 # -- the broker -----------------------------------------------------------------------------------------------------
 
 BROKER_STATE = _kafka(

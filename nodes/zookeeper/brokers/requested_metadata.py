@@ -7,8 +7,10 @@
 The image takes the newer of two states of a topic-partition, by leader epoch and then partition epoch; equal and older
 ones change nothing. So it does not matter in which order requests arrive.
 
-A broker begins to act when it has got a *full* LeaderAndIsr, which names all of its topic-partitions: then logs that no
-topic-partition has claimed are strays. The image therefore gets this broker's own registration from that request only.
+A broker begins to act when the image has its own registration. Our controller's first request to it is a *full*
+LeaderAndIsr, which names all of its topic-partitions: then logs that no topic-partition has claimed are strays. Apache
+Kafka's sends none that is full, and what it names comes in several requests. So any request of a controller registers
+the broker, and only a full one tells strays (`names_all`).
 
 Requests are numbered, and the number stands for the offset up to which a broker with a quorum has applied the log.
 """
@@ -45,6 +47,7 @@ class RequestedMetadata:
     def __init__(self, node: int, image: MetadataImage, trace: Trace) -> None:
         self.snapshots_loaded = 0
         self.last_applied_ms = -1
+        self.names_all = False
         self._node = node
         self._image = image
         self._trace = trace
@@ -109,11 +112,24 @@ class RequestedMetadata:
                     topic.put(one.partition_index, state)
                 delta.partitions[topic.id, one.partition_index] = None
         if request.type == FULL:
-            own = self._image.brokers.get(self._node)
-            endpoints, rack = ((), None) if own is None else (own.endpoints, own.rack)
-            self._image.brokers[self._node] = _registration(self._node, endpoints, rack, request.broker_epoch)
-            self._image.passed(max(self._image.last_offset, request.broker_epoch))
-            delta.brokers[self._node] = None
+            self.names_all = True
+            self._register(request.broker_epoch, delta)
+        else:
+            self._register_once(request.broker_epoch, delta)
+
+    def _register_once(self, epoch: int, delta: MetadataDelta) -> None:
+        """Register this broker by a request that names not all of its topic-partitions, if it is not yet."""
+        own = self._image.brokers.get(self._node)
+        if own is None or own.epoch < epoch:
+            self.names_all = False
+            self._register(epoch, delta)
+
+    def _register(self, epoch: int, delta: MetadataDelta) -> None:
+        own = self._image.brokers.get(self._node)
+        endpoints, rack = ((), None) if own is None else (own.endpoints, own.rack)
+        self._image.brokers[self._node] = _registration(self._node, endpoints, rack, epoch)
+        self._image.passed(max(self._image.last_offset, epoch))
+        delta.brokers[self._node] = None
 
     def _topic(self, name: str, identity: bytes, delta: MetadataDelta) -> Topic:
         """The topic of this id; one of another id under the same name was deleted."""
@@ -140,6 +156,7 @@ class RequestedMetadata:
     # -- UpdateMetadata -------------------------------------------------------------------------------------------
 
     def _update(self, request: UpdateMetadataRequest, delta: MetadataDelta) -> None:
+        self._register_once(request.broker_epoch, delta)
         self._set_brokers(request, delta)
         for part in request.topic_states:
             topic = self._topic(part.topic_name, part.topic_id, delta)

@@ -52,6 +52,7 @@ from squall.nodes.zookeeper.controller.election import Election
 from squall.nodes.zookeeper.controller.event_loop import ControllerMoved, EventLoop
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine, Strategy
 from squall.nodes.zookeeper.controller.reassignment import Reassignments
+from squall.nodes.zookeeper.controller.reassignment_znode import ReassignmentZnode
 from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.request_queues import RequestQueues
@@ -63,6 +64,7 @@ from squall.nodes.zookeeper.znodes import (
     CONTROLLER,
     DELETE_TOPICS,
     ISR_CHANGES,
+    REASSIGN_PARTITIONS,
     TOPICS,
     BrokerZnode,
     TopicPartition,
@@ -120,6 +122,8 @@ class ZooKeeperController:
         self.is_active = False
         self.active_id: int | None = None
         """The controller, as far as this broker knows."""
+        self.unclean_elections = 0
+        """Elections of leaders out of the ISR, by this controller."""
         self.notices: list[str] = []
         self.context = ControllerContext()
         self.queues = RequestQueues(options.request_timeout, config.node_id, trace)
@@ -135,7 +139,7 @@ class ZooKeeperController:
         self._is_registered = False
         self._elect_at = NEVER
         self._asked: dict[ServerRequest, None] = {}
-        self._loop = EventLoop(self._node, client, trace, self._failed)
+        self.loop = EventLoop(self._node, client, trace, self._failed)
         self._assemble()
         client.watchers.append(self)
 
@@ -146,13 +150,21 @@ class ZooKeeperController:
         self._store = StateStore(context, self._mutants)
         self._reader = ClusterReader(context, self._store, self._mutants)
         self._batch = RequestBatch(self._node, self._listener, context, self.queues)
-        self._partitions = PartitionMachine(context, self._store, self._batch, self._trace, self._topic_defaults)
+        self._partitions = PartitionMachine(
+            context, self._store, self._batch, self._trace, self._topic_defaults, self._count_unclean
+        )
         self._replicas = ReplicaMachine(context, self._store, self._batch)
-        self._reassignments = Reassignments(context, self._store, self._partitions, self._replicas, self._batch)
+        requested = ReassignmentZnode(self._store, self.notices)
+        self._reassignments = Reassignments(
+            context, self._store, self._partitions, self._replicas, self._batch, requested, self.notices
+        )
         self._deletion = TopicDeletion(
-            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self._loop
+            context, self._reader, self._store, self._partitions, self._replicas, self._batch, self.loop, requested
         )
         self._writes = TopicWrites(self._config, context, self._store, self._rng)
+
+    def _count_unclean(self) -> None:
+        self.unclean_elections += 1
 
     def _topic_defaults(self) -> dict[str, str]:
         return {**self._config.topic_defaults, **self._reader.defaults}
@@ -184,8 +196,8 @@ class ZooKeeperController:
     def registered(self, now: int) -> None:
         """This broker is registered in the present session: it may become the controller."""
         self._is_registered = True
-        self._loop.put("elect", self._elect)
-        self._loop.advance(now)
+        self.loop.put(now, "elect", self._elect)
+        self.loop.advance(now)
 
     def session_changed(self, now: int, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -207,12 +219,14 @@ class ZooKeeperController:
             self._put(now, "topic-deletion", self._deletion.asked)
         elif event.path == ISR_CHANGES:
             self._put(now, "isr-change", self._isr_changed)
+        elif event.path == REASSIGN_PARTITIONS:
+            self._put(now, "zk-partition-reassignment", self._reassignments.requested)
         elif (topic := topic_of_path(event.path)) is not None:
             self._put(now, "partition-modification", lambda: self._assignment_changed(topic))
 
     def _put(self, now: int, name: str, start: Callable[[], Steps]) -> None:
-        self._loop.put(name, start)
-        self._loop.advance(now)
+        self.loop.put(now, name, start)
+        self.loop.advance(now)
 
     # -- becoming the controller, and ceasing to be it ------------------------------------------------------------
 
@@ -259,11 +273,12 @@ class ZooKeeperController:
         self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
         yield from self._replicas.set_offline([one for one in replicas if not context.is_online(one[2])], stop=False)
         yield from self._partitions.make_online(context.leaderless())
-        yield from self._reassignments.resume()
+        yield from self._reassignments.take_over()
+        yield from self._reassignments.requested()
         yield from self._deletion.resume()
 
     def _resign(self, why: str) -> None:
-        self._loop.clear()
+        self.loop.clear()
         if self.is_active:
             self.is_active = False
             self.queues.clear()
@@ -331,7 +346,7 @@ class ZooKeeperController:
         here = [(*key, broker) for broker in brokers for key in context.partitions_on(broker)]
         self._replicas.set_online([one for one in here if not context.is_being_deleted(one[0])])
         yield from self._partitions.make_online(context.leaderless())
-        yield from self._reassignments.resume()
+        yield from self._reassignments.resume(brokers)
         yield from self._deletion.retry([one for one in here if context.is_being_deleted(one[0])])
 
     def _topics_changed(self) -> Steps:
@@ -484,7 +499,7 @@ class ZooKeeperController:
         elif self._elect_at <= now:
             self._elect_at = NEVER
             self._put(now, "elect", self._elect)
-        self._loop.advance(now)
+        self.loop.advance(now)
         self.queues.advance(now)
 
     def deadline(self) -> int:

@@ -14,6 +14,7 @@ from squall.nodes.zookeeper.controller.cluster_reader import ClusterReader
 from squall.nodes.zookeeper.controller.context import ControllerContext, Replica, ReplicaState
 from squall.nodes.zookeeper.controller.event_loop import EventLoop
 from squall.nodes.zookeeper.controller.partition_machine import PartitionMachine
+from squall.nodes.zookeeper.controller.reassignment_znode import ReassignmentZnode
 from squall.nodes.zookeeper.controller.replica_machine import ReplicaMachine
 from squall.nodes.zookeeper.controller.request_batch import RequestBatch
 from squall.nodes.zookeeper.controller.state_store import StateStore
@@ -42,6 +43,7 @@ class TopicDeletion:
         replicas: ReplicaMachine,
         batch: RequestBatch,
         loop: EventLoop,
+        moves: ReassignmentZnode,
     ) -> None:
         self._context = context
         self._reader = reader
@@ -50,6 +52,7 @@ class TopicDeletion:
         self._replicas = replicas
         self._batch = batch
         self._loop = loop
+        self._moves = moves
 
     def load(self) -> Steps:
         """Learn which topics are to be deleted. Names of no topic are removed."""
@@ -98,7 +101,7 @@ class TopicDeletion:
                 self._replicas.set_states([replica], state)
                 yield from self.resume()
 
-        self._loop.put("replica-stopped", proceed)
+        self._loop.put(now, "replica-stopped", proceed)
         self._loop.advance(now)
 
     def failed(self, replicas: Sequence[Replica]) -> None:
@@ -125,6 +128,7 @@ class TopicDeletion:
                 Delete(topic_config_path(topic)),
             ]
         )
+        yield from self._moves.remove(lambda key, _: key[0] == topic)
         yield from self._store.fenced([Delete(deletion_path(topic))])
         keys = [(topic, number) for number in numbers]
         self._partitions.set_non_existent(keys)

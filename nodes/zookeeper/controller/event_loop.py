@@ -41,8 +41,12 @@ class EventLoop:
         self._client = client
         self._trace = trace
         self._failed = failed
-        self._queue: deque[tuple[str, Start]] = deque()
+        self.on_end: Callable[[str, int, int], None] = _ignore
+        """Called when a procedure has ended: its name, and the microseconds that it waited and that it took."""
+        self._queue: deque[tuple[str, Start, int]] = deque()
         self._running: Steps | None = None
+        self._name, self._put_at, self._began_at = "", 0, 0
+        """Of the procedure that runs."""
         self._generation = 0
         self._is_inside = False
         """Whether a step of the running procedure is being executed."""
@@ -55,12 +59,9 @@ class EventLoop:
     def is_idle(self) -> bool:
         return self._running is None and not self._queue
 
-    def put(self, name: str, start: Start, *, first: bool = False) -> None:
-        """Append a procedure, or put it `first`."""
-        if first:
-            self._queue.appendleft((name, start))
-        else:
-            self._queue.append((name, start))
+    def put(self, now: int, name: str, start: Start) -> None:
+        """Append a procedure."""
+        self._queue.append((name, start, now))
 
     def clear(self) -> None:
         """Drop everything that waits, and the procedure that runs, unless it is the caller."""
@@ -74,7 +75,8 @@ class EventLoop:
     def advance(self, now: int) -> None:
         """Begin procedures until one has to wait for the ensemble."""
         while self._running is None and self._queue:
-            name, start = self._queue.popleft()
+            name, start, put_at = self._queue.popleft()
+            self._name, self._put_at, self._began_at = name, put_at, now
             self._trace.event("controller_event", node=self._node, event=name)
             self._running = start()
             self._resume(now, None)
@@ -91,6 +93,7 @@ class EventLoop:
                 responses = []
         except StopIteration:
             self._running = None
+            self.on_end(self._name, self._began_at - self._put_at, now - self._began_at)
         except (ControllerMoved, SessionLost) as error:
             self._running = None
             self._failed(now, error)
@@ -111,3 +114,7 @@ class EventLoop:
             self.advance(now)
 
         return answered
+
+
+def _ignore(name: str, waited: int, took: int) -> None:
+    pass

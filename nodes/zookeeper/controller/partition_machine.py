@@ -42,7 +42,9 @@ class Strategy(Enum):
 
 
 class PartitionMachine:
-    """See the module. `settings` gives the cluster's default of a topic's setting."""
+    """See the module. `defaults` gives the cluster's defaults of topics' settings; `on_unclean` is called for each
+    election of a leader that was not in the ISR.
+    """
 
     def __init__(
         self,
@@ -51,12 +53,14 @@ class PartitionMachine:
         batch: RequestBatch,
         trace: Trace,
         defaults: Callable[[], Mapping[str, str]],
+        on_unclean: Callable[[], None],
     ) -> None:
         self._context = context
         self._store = store
         self._batch = batch
         self._trace = trace
         self._defaults = defaults
+        self._on_unclean = on_unclean
 
     def initialize(self) -> None:
         """Derive every state after a new controller has read the ensemble."""
@@ -134,6 +138,8 @@ class PartitionMachine:
             written, remaining = yield from self._store.write(chosen)
             for key, state in written.items():
                 context.partition_states[key] = PartitionState.ONLINE
+                if state.leader not in found[key].isr:
+                    self._on_unclean()
                 self._batch.leader_and_isr(context.replicas(*key), key)
                 self._trace.event(
                     "zk_leader_elected", by=strategy.value, of=f"{key[0]}-{key[1]}", leader=state.leader,
@@ -157,6 +163,8 @@ class PartitionMachine:
                 leader = next((one for one in assignment.replicas[:1] if one in in_sync), None)
             case Strategy.REASSIGN:
                 leader = next((one for one in assignment.target if one in in_sync), None)
+                # What leaves goes with this state: the leader no longer waits for it.
+                isr = tuple(one for one in isr if one in assignment.replicas)
             case Strategy.CONTROLLED_SHUTDOWN:
                 leader = next(iter(in_sync), None)
                 isr = tuple(one for one in state.isr if one not in context.shutting_down)

@@ -70,6 +70,11 @@ class RequestQueues:
         queue = self._queues.get(broker)
         return 0 if queue is None else len(queue.waiting)
 
+    @property
+    def brokers(self) -> list[int]:
+        """The brokers that have a queue."""
+        return list(self._queues)
+
     def advance(self, now: int) -> None:
         """Send the next request of each queue that has none in flight."""
         for queue in self._queues.values():

@@ -140,7 +140,7 @@ def test_an_inventory_without_brokers_is_refused() -> None:
 
 def test_the_process_is_defined_in_the_agents_words() -> None:
     arguments = configure(SEPARATE)["c1"].process.arguments()
-    known = {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls", "ports"}
+    known = {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls", "ports", "config"}
     assert set(arguments) == known
     assert arguments["argv"][1:4] == ["-u", "-m", "squall.nodes"]  # type: ignore[index]
     assert arguments["argv"][4:8:2] == ["--config", "--ledger"]  # type: ignore[index]

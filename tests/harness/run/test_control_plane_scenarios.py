@@ -41,8 +41,8 @@ def _machine() -> None:
         pytest.param("reassign-chaos", "reassign-chaos", id="P16"),
         pytest.param("removed-voter-disruption", "removed-voter-disruption", id="P19"),
         pytest.param("removed-voter-disruption", "removed-active-controller", id="P19-active"),
-        pytest.param("zookeeper-ensemble", "zookeeper-one-server", id="P22"),
-        pytest.param("zookeeper-ensemble", "zookeeper-three-servers", id="P22-three"),
+        pytest.param("zk-baseline-safety", "zookeeper-one-server", id="P22"),
+        pytest.param("zk-baseline-safety", "zookeeper-three-servers", id="P22-three"),
     ],
 )
 def test_the_scenario_ends_as_its_suite_expects(squall: CommandLine, suite: str, scenario: str) -> None:

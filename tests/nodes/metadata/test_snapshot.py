@@ -146,6 +146,23 @@ def test_snapshot_and_suffix_make_the_image_of_the_whole_log(seed: int) -> None:
     assert loaded.fingerprint() == history.image.fingerprint(), f"seed {seed}"
 
 
+KEPT = (RegisterBrokerRecord, TopicRecord, PartitionRecord, ConfigRecord, ProducerIdsRecord, FeatureLevelRecord)
+"""What the log holds, each with the records that only change it left out."""
+
+
+def test_one_log_holds_every_kind_of_metadata_and_so_does_its_snapshot() -> None:
+    """MD-08: brokers, topics, topic-partitions, settings, producer ids, features."""
+    history = History(1)
+    history.write(400)
+    assert {type(record) for record in history.records} >= set(KEPT)
+    values = [value for batch in snapshot_values(history.image, 7) for value in batch]
+    in_snapshot = {type(decode_record(value)) for value in values}
+    assert in_snapshot == set(KEPT)
+    image = through_a_snapshot(history.image)
+    assert image.brokers and image.topics and image.configs and image.features and image.next_producer_id > 0
+    assert image.fingerprint() == history.image.fingerprint()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_snapshot_is_of_one_offset_though_the_log_goes_on_while_it_is_written(seed: int) -> None:
     history = History(seed)

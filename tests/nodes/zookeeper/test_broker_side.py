@@ -36,6 +36,7 @@ from squall.nodes.protocol.messages.controlled_shutdown import (
 )
 from squall.nodes.protocol.messages.leader_and_isr import (
     FULL,
+    INCREMENTAL,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -302,12 +303,27 @@ def test_blocks_of_producer_ids_do_not_overlap(side: BrokerSide) -> None:
 
 def test_a_full_request_begins_and_names_this_brokers_registration(side: BrokerSide) -> None:
     """DA-04: the lifecycle of the broker sees what it would see in the metadata log."""
-    side.obey(update())
-    assert OWN not in side.image.brokers
     *_, delta = side.obey(led())
     assert list(delta.partitions) == [(TOPIC_ID, 0)]
     assert side.image.brokers[OWN].epoch == 99 and side.image.last_offset >= 99
+    assert side.source.names_all, "logs that it does not name are strays"
     assert side.error() == 0
+
+
+@pytest.mark.parametrize("api", ["UpdateMetadata", "LeaderAndIsr"])
+def test_apache_kafkas_requests_begin_too_and_tell_no_strays(side: BrokerSide, api: str) -> None:
+    """Its ZooKeeper controller sends no full request: what a broker has may come in several."""
+    side.obey(update() if api == "UpdateMetadata" else orders([state_of(OWN, 4, 8, (1,))], kind=INCREMENTAL))
+    assert side.image.brokers[OWN].epoch == 99 and side.image.last_offset >= 99
+    assert not side.source.names_all
+
+
+def test_another_incarnation_is_registered_by_its_own_request(side: BrokerSide) -> None:
+    side.obey(led())
+    side.obey(update())
+    assert side.source.names_all and side.image.brokers[OWN].epoch == 99
+    side.obey(orders([], broker_epoch=120, kind=INCREMENTAL))
+    assert not side.source.names_all and side.image.brokers[OWN].epoch == 120
 
 
 def test_metadata_reaches_the_image_and_no_replica(side: BrokerSide) -> None:

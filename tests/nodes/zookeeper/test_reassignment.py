@@ -19,6 +19,7 @@ from squall.nodes.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from squall.nodes.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from squall.nodes.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -105,6 +106,37 @@ def test_a_cancelled_move_restores_the_replicas(four: Cluster) -> None:
     assert znode(four) == ([1, 2], [], [])
     assert set(four.state("events").isr) == {1, 2} and four.state("events").leader == 1
     assert four.sent_to(3, ApiKey.STOP_REPLICA) and four.sent_to(4, ApiKey.STOP_REPLICA)
+
+
+def test_a_cancelled_replica_cannot_join_the_isr_while_it_is_taken_out(four: Cluster) -> None:
+    """RA-04: the leader has another state before the replicas change, so its write of an older ISR fails."""
+    move(four, 3, 4)
+    before = four.state("events")
+    four.sent.clear()
+    move(four, cancel=True)
+    told = [one for one in four.sent_to(1, ApiKey.LEADER_AND_ISR) if isinstance(one, LeaderAndIsrRequest)]
+    states = [one.topic_states[0].partition_states[0] for one in told]
+    assert [(one.leader_epoch, one.replicas) for one in states] == [
+        (before.leader_epoch + 1, [1, 2]),
+        (before.leader_epoch + 2, [1, 2]),
+    ]
+
+
+def test_another_controller_tells_the_leader_of_the_replicas_again() -> None:
+    """The former one may have died before it did, and a leader takes other replicas with another epoch only."""
+    cluster = Cluster(brokers=4)
+    cluster.start()
+    placed = [CreatableReplicaAssignment(0, [2, 3])]
+    cluster.ask(CreateTopicsRequest(topics=[CreatableTopic("events", -1, -1, placed)]))
+    move(cluster, 2, 4)
+    before = cluster.state("events")
+    cluster.sent.clear()
+    cluster.expire(1)
+    after = cluster.state("events")
+    assert (after.leader, after.leader_epoch) == (2, before.leader_epoch + 1)
+    told = [one for one in cluster.sent_to(2, ApiKey.LEADER_AND_ISR) if isinstance(one, LeaderAndIsrRequest)]
+    (state,) = told[-1].topic_states[0].partition_states
+    assert state.replicas == [2, 4, 3] and state.leader_epoch == after.leader_epoch
 
 
 def test_another_controller_goes_on_with_a_move(four: Cluster) -> None:

@@ -25,6 +25,7 @@ from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -70,7 +71,8 @@ REMOVE_VOTER_VERSION: Final = 0
 FEATURES_VERSION: Final = 1
 API_VERSIONS_VERSION: Final = 3
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SET, DELETE = 0, 1
 SET_FOR_THE_TOPIC = 1
 OPERATION_SECONDS = 3.0
 CATCH_UP_MS = 2000
@@ -158,21 +160,31 @@ class NativeOperator(NativeAdmin):
 
     async def setting_of(self, topic: str, name: str) -> str | None:
         """The value set for a topic, according to the first broker that responds; None if it is not set."""
-        resource = DescribeConfigsResource(TOPIC_RESOURCE, topic, [name])
+        found = await self._described(DescribeConfigsResource(TOPIC_RESOURCE, topic, [name]), f"{name} of {topic}")
+        of_that_name = [one for one in found.configs if one.name == name]
+        return next((one.value for one in of_that_name if one.config_source == SET_FOR_THE_TOPIC), None)
+
+    async def broker_settings(self, broker: int) -> dict[str, str]:
+        """The settings by which a broker runs. Only that broker reports them; the others refuse."""
+        found = await self._described(
+            DescribeConfigsResource(BROKER_RESOURCE, str(broker)), f"settings of broker {broker}"
+        )
+        return {one.name: one.value or "" for one in found.configs}
+
+    async def _described(self, resource: DescribeConfigsResource, what: str) -> DescribeConfigsResult:
+        """The settings of a resource, according to the first broker that does not refuse."""
         request = DescribeConfigsRequest(resources=[resource])
-        trouble: OSError = ConnectionError(f"{name} of {topic}: no reachable broker")
+        trouble: OSError = ConnectionError(f"{what}: no reachable broker")
         for address in self.brokers:
             try:
                 answer = await self._ask(address, request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse)
             except OSError as failed:
                 trouble = failed
                 continue
-            refused = [one for one in answer.results if one.error_code != 0]
-            if refused:
-                trouble = AdminError(f"{name} of {topic}: {error_name(refused[0].error_code)}")
-                continue
-            told = [one for result in answer.results for one in result.configs if one.name == name]
-            return next((one.value for one in told if one.config_source == SET_FOR_THE_TOPIC), None)
+            (result,) = answer.results
+            if result.error_code == 0:
+                return result
+            trouble = AdminError(f"{what}: {error_name(result.error_code)}")
         raise trouble
 
     async def quorum(self) -> Quorum:

@@ -9,7 +9,8 @@ by LM and EP-04.
 Legal: a log that ends earlier
 
 * because it is truncated in that very turn, or begins again after a snapshot;
-* because the process died within a turn, which may have truncated what is not committed;
+* because the process died within a turn, which may have truncated what is not committed: what lies beyond the committed
+  end, or differs from what is committed there;
 * because the topic-partition was moved away from the host meanwhile;
 * on a disk that a fault has wiped, or that has pretended to sync.
 """
@@ -69,8 +70,9 @@ class DurableRecords(Rule):
         place = (process.name, key)
         held = self._held.get(place)
         if held is not None and held.incarnation != process.incarnation:
-            committed = 0 if turn.watched.unclean else held.committed
-            self._check(process, turn.watched.log.name, held, replica.end_offset, turn.cut, committed)
+            log = turn.watched.log
+            committed = 0 if turn.watched.unclean else min(held.committed, log.agreed_end((place[0], held.incarnation)))
+            self._check(process, log.name, held, replica.end_offset, turn.cut, committed)
         registration = self.cluster.images.newest.get(key)
         if registration is not None and replica.broker not in registration.replicas:
             self._held.pop(place, None)
@@ -89,7 +91,8 @@ class DurableRecords(Rule):
                 )
             if turn.reset is None:
                 log = self.cluster.quorum
-                self._check(process, log.name, held, end, turn.cut, held.committed)
+                committed = min(held.committed, log.agreed_end((process.name, held.incarnation)))
+                self._check(process, log.name, held, end, turn.cut, committed)
         self._hold(place, process, end, turn.node.raft.log.durable_offset, epoch, self.cluster.quorum.end)
 
     def _hold(

@@ -233,6 +233,18 @@ class ObservedLog:
             return not superseded and (not kept or (leads and leader_epoch >= loss.epoch))
         return True
 
+    def agreed_end(self, place: tuple[str, int]) -> int:
+        """Return the end of what is committed in a replica's log, as it was last seen: up to it, nothing may be lost.
+
+        An offset below the log's committed end is no proof: there the replica may have records of an older epoch, which
+        were never committed.
+        """
+        seen = self._seen.get(place)
+        for batch in () if seen is None else seen.tail:
+            if batch.last >= self.start and self.canonical.get(batch.base) != batch:
+                return batch.base
+        return self.end
+
     def superseded(self, epoch: int | None, offset: int) -> bool:
         """Return whether a client's result at `offset` under leader epoch `epoch` may be of an old line of the log."""
         return epoch is not None and any(epoch < loss.epoch and offset >= loss.end for loss in self.losses)

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from squall.harness.scenario.control_plane import KEY, add_control_listener
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation
-from squall.harness.simulation.world.kernel import MICROSECONDS
-from squall.harness.simulation.world.process import SimProcess
-from squall.harness.simulation.world.world import CONTROLLER_PORT
 from squall.nodes.protocol.messages import ApiKey
 from squall.workloads.core.operation import OK, SEND, Event
 
-SUITE = Path(__file__).resolve().parents[4] / "suites" / "control-plane-listener.yaml"
-SCENARIOS = {one.scenario: one for one in load_suite(SUITE).own}
+SUITES = Path(__file__).resolve().parents[4] / "suites"
+SCENARIOS = {
+    one.scenario: one
+    for suite in ("control-listener-backlog", "control-listener-migration")
+    for one in load_suite(SUITES / f"{suite}.yaml").own
+}
 BACKLOG, OFF, REJECTED = (
     SCENARIOS[name]
     for name in ("control-listener-backlog", "control-listener-backlog-off", "control-listener-backlog-rejected")
@@ -43,7 +43,7 @@ class Requests:
         """When, in seconds of the load; at which broker; on which listener."""
         self.in_flight_most = 0
         self._simulation = simulation
-        self._sent: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        self._sent: dict[tuple[int, int, int], list[tuple[float, int]]] = {}
         self._ordered: dict[int, float] = {}
         for name, listener in (
             ("zk_request_sent", self._on_sent),
@@ -57,15 +57,20 @@ class Requests:
         began = self._simulation.load_started
         return -1.0 if began is None else (self._simulation.world.now_ns() - began) / 1e9
 
+    def _between(self, fields: Any) -> tuple[int, int, int]:
+        """The controller, its incarnation and the broker: what a controller has sent is nothing to its next life."""
+        world, node = self._simulation.world, fields["node"]
+        return node, world.processes[world.cluster.name_of(node)].incarnation, fields["broker"]
+
     def _on_sent(self, name: str, fields: Any) -> None:
-        waiting = self._sent.setdefault((fields["node"], fields["broker"]), [])
+        waiting = self._sent.setdefault(self._between(fields), [])
         waiting.append((self._now(), fields["api"]))
         if fields["api"] == ApiKey.LEADER_AND_ISR:
             self._ordered[fields["broker"]] = self._now()
         self.in_flight_most = max(self.in_flight_most, len(waiting))
 
     def _on_answered(self, name: str, fields: Any) -> None:
-        at, api = self._sent[fields["node"], fields["broker"]].pop(0)
+        at, api = self._sent[self._between(fields)].pop(0)
         if fields["answered"] and SLOW_FROM_S < at < SLOW_UNTIL_S:
             self.took.setdefault(api, []).append((self._now() - at) * 1000)
 
@@ -172,73 +177,34 @@ def test_a_late_leader_and_isr_to_a_follower_parks_acks_all(tmp_path: Path) -> N
 
 # -- P21 -------------------------------------------------------------------------------------------------------------
 
-FIRST_ROLL_S, SECOND_ROLL_S, BETWEEN_S, DOWN_S = 2.0, 11.0, 3.0, 0.5
-ROLLED_S = SECOND_ROLL_S + 3 * BETWEEN_S
-MIGRATION = Scenario.model_validate(
-    {
-        "scenario": "control-listener-migration",
-        "cluster": {
-            "metadata": "zookeeper",
-            "topics": {"events": {"partitions": 4, "replication_factor": 3, "min_insync_replicas": 2}},
-            "config": {"replica.lag.time.max.ms": 2000, "replica.fetch.backoff.ms": 200},
-        },
-        "workload": {"name": "log", "producers": 2, "consumers": 1, "rate": "40/s", "acks": "all", "in_flight": 2},
-        "fault_free": True,
-        "time": {"load": f"{ROLLED_S + 2:g}s", "settle": "30s"},
-        "min_acknowledged": 300,
-    }
-)
-
-
-class TwoRolls:
-    """An operator who restarts broker after broker, twice: first with the endpoint, then with the key as well."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        load_begins = simulation._load
-
-        async def load() -> None:
-            self._plan()
-            await load_begins()
-
-        simulation._load = load  # type: ignore[method-assign]
-
-    def _plan(self) -> None:
-        kernel, world = self._simulation.world.kernel, self._simulation.world
-        for first, key in ((FIRST_ROLL_S, False), (SECOND_ROLL_S, True)):
-            for number, name in enumerate(world.cluster.brokers):
-                at = kernel.now + round((first + number * BETWEEN_S) * MICROSECONDS)
-                kernel.at(at, self._restart, world.processes[name], key)
-
-    def _restart(self, process: SimProcess, key: bool) -> None:
-        def changes(properties: dict[str, str]) -> dict[str, str]:
-            found = add_control_listener(properties, process.address, CONTROLLER_PORT, LISTENER)
-            return found | ({KEY: LISTENER} if key else {})
-
-        kernel = self._simulation.world.kernel
-        self._simulation.world.reconfigure(process.name, changes)
-        process.ask_to_stop(lambda: kernel.at(kernel.now + round(DOWN_S * MICROSECONDS), process.start))
+MIGRATION = SCENARIOS["control-listener-migration"]
+WINDOW_NS = 56 * 10**9
+"""How long the second of its faults lasts."""
 
 
 def test_two_rolls_move_a_controllers_requests_to_the_listener_and_lose_nothing(tmp_path: Path) -> None:
-    """P21, CL-15, CL-20, CL-21: connections switch in the second roll only, and a mixed cluster works meanwhile."""
+    """P21, CL-15, CL-20, CL-21: requests switch in the second roll only, and a mixed cluster works meanwhile."""
     simulations: list[Simulation] = []
-
-    def prepare(simulation: Simulation) -> None:
-        simulations.append(simulation)
-        TwoRolls(simulation)
-
-    requests = run(MIGRATION, tmp_path, prepare)
-    before = {listener for at, _, listener in requests.taken if at < SECOND_ROLL_S}
-    during = {listener for at, _, listener in requests.taken if SECOND_ROLL_S < at < ROLLED_S}
-    after = {listener for at, _, listener in requests.taken if at > ROLLED_S}
-    assert before == {"PLAINTEXT"}, "the first roll adds an endpoint and changes nothing"
-    assert during == {"PLAINTEXT", LISTENER}, "each controller goes by its own configuration"
-    assert after <= {LISTENER}
-    assert requests.in_flight_most <= 2, "one, and one to an incarnation of a broker that is gone"
+    requests = run(MIGRATION, tmp_path, simulations.append)
     (simulation,) = simulations
+    first, second = (one for one in simulation.fault_log.windows.values() if one.fault == "reconfigure")
+    assert all(one.took and one.undone for one in (first, second))
+    rolls, rolled, goes_back, back, as_before = (
+        (at - simulation.load_started) / 1e9
+        for at in (second.injected, second.shown, second.injected + WINDOW_NS, second.healed, first.healed)
+    )
+
+    def between(since: float, until: float) -> set[str]:
+        return {listener for at, _, listener in requests.taken if since < at < until}
+
+    assert between(0, rolls) == {"PLAINTEXT"}, "the first roll adds an endpoint and changes nothing"
+    assert between(rolls, rolled) == {"PLAINTEXT", LISTENER}, "each controller goes by its own configuration"
+    assert between(rolled, goes_back) == {LISTENER}
+    assert between(goes_back, back) >= {LISTENER}, "as long as the controller has the key"
+    assert between(back, as_before) == {"PLAINTEXT"}
+    assert requests.in_flight_most <= 2, "one, and one to an incarnation of a broker that is gone"
     assert {broker for _, broker, listener in requests.taken if listener == LISTENER} == {1, 2, 3}
-    assert simulation.observer.cluster.counters.controlled_shutdowns == 6
+    assert simulation.observer.cluster.counters.controlled_shutdowns == 2 * 6 + 1
     assert simulation.observer.cluster.counters.acknowledged > 300
 
 

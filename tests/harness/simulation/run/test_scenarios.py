@@ -32,6 +32,7 @@ SUITES = Path(__file__).resolve().parents[4] / "suites"
 ON_HOSTS = {
     *("any-cluster", "baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"),
     *("zookeeper-one-server", "zookeeper-three-servers"),
+    "control-listener-backlog-three-servers",
 }
 LONGEST_LOAD_SECONDS = 60
 

@@ -15,7 +15,15 @@ from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.kinds import ENSEMBLE_KINDS
+from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.zookeeper.znodes import (
+    REASSIGN_PARTITIONS,
+    Assignment,
+    decode_topic,
+    encode_reassignment,
+    topic_path,
+)
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 (SWARM,) = load_suite(SUITES / "zookeeper.yaml").own
@@ -25,6 +33,60 @@ def shortened(scenario: Scenario, seconds: float) -> Scenario:
     return scenario.model_copy(update={"time": scenario.time.model_copy(update={"load": seconds})})
 
 
+MOVES = Scenario.model_validate(
+    {
+        "scenario": "moves-by-the-ensemble",
+        "cluster": {
+            "metadata": "zookeeper",
+            "brokers": 4,
+            "topics": {"events": {"partitions": 2, "replication_factor": 3, "min_insync_replicas": 2}},
+            "config": {"replica.lag.time.max.ms": 2000, "replica.fetch.backoff.ms": 200},
+        },
+        "workload": {"name": "log", "producers": 2, "consumers": 2, "rate": "60/s", "acks": "all", "in_flight": 4},
+        "nemesis": [
+            {"fault": "slow-link", "target": "all brokers", "latency": "20ms", "at": "1s", "for": "3s"},
+            {"fault": "kill", "target": "active controller", "at": "2050ms", "for": "8s"},
+        ],
+        "time": {"load": "25s", "settle": "30s"},
+        "min_acknowledged": 300,
+    }
+)
+ASKED_S = 2.0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_moves_that_a_tool_writes_into_the_ensemble_are_carried_out(seed: int, tmp_path: Path) -> None:
+    """RA-01 to RA-04: the controller dies in the midst of them, and its successor ends them and removes the znode."""
+    simulation = Simulation(MOVES, seed, SimOptions(), tmp_path)
+    ensemble = simulation.world.ensemble
+    assert ensemble is not None
+    before: dict[int, Assignment] = {}
+    wanted: dict[int, tuple[int, ...]] = {}
+
+    def ask() -> None:
+        before.update(decode_topic("events", ensemble.tree.nodes[topic_path("events")].data).assignments)
+        for number, one in before.items():
+            (spare,) = {1, 2, 3, 4} - set(one.replicas)
+            wanted[number] = (*one.replicas[1:], spare)
+        moves = {("events", number): replicas for number, replicas in wanted.items()}
+        ensemble.create(REASSIGN_PARTITIONS, encode_reassignment(moves))
+
+    begin = simulation._load
+
+    async def load() -> None:
+        kernel = simulation.world.kernel
+        kernel.at(kernel.now + round(ASKED_S * MICROSECONDS), ask)
+        await begin()
+
+    simulation._load = load  # type: ignore[method-assign]
+    simulation.run()  # the observer raises for what is lost
+    assert simulation.observer.cluster.counters.acknowledged > 300
+    assert REASSIGN_PARTITIONS not in ensemble.tree.nodes
+    after = decode_topic("events", ensemble.tree.nodes[topic_path("events")].data).assignments
+    assert {number: one.replicas for number, one in after.items()} == wanted
+    assert not any(one.adding or one.removing for one in after.values())
+
+
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 13))])
 def test_acknowledged_records_survive_faults_of_brokers_network_and_ensemble(seed: int) -> None:
     """ZK-01 to ZK-08, ZK-11 to ZK-14, DA-04: the checks are those of any cluster."""
@@ -32,6 +94,19 @@ def test_acknowledged_records_survive_faults_of_brokers_network_and_ensemble(see
     found = simulate(scenario, seed)
     assert found.verdict == "valid", told(found, SWARM.scenario, SimOptions())
     assert found.counts["leader changes"] > 4 and found.counts["acknowledged"] > 100
+
+
+@pytest.mark.parametrize(("name", "seed"), [("zookeeper-operations", 27), ("zookeeper", 6)])
+def test_seeds_that_have_found_a_defect(name: str, seed: int) -> None:
+    """Seeds that were INVALID once.
+
+    27: a replica whose addition was cancelled joined the ISR before the leader knew of it. 6: a false alarm, DURABLE:
+    the process died within a turn that had truncated records of an older epoch, where others were committed.
+    """
+    scenarios = [SWARM, *load_suite(SUITES / "zookeeper-controller.yaml").own]
+    (scenario,) = (one for one in scenarios if one.scenario == name)
+    found = simulate(scenario, seed)
+    assert found.verdict == "valid", told(found, name, SimOptions())
 
 
 def test_the_controller_is_a_broker_that_serves_clients(tmp_path: Path) -> None:

@@ -63,6 +63,21 @@ def test_a_process_that_dies_within_a_turn_may_have_truncated_what_is_not_commit
         returns(with_three(), 1, within_a_turn=True)
 
 
+def test_a_process_that_dies_within_a_turn_may_have_truncated_what_differs_from_what_is_committed() -> None:
+    """B3 has a record of an older epoch where another one was committed without it."""
+    cluster = with_three()
+    cluster.change(leader=1, isr=[1, 2])
+    for name in ("b1", "b2"):
+        cluster.truncate(name, 2)
+    cluster.append(1, 22, "b1", "b2")
+    cluster.append(1, 23, "b1", "b2")
+    cluster.commit("b1", "b2")
+    cluster.show("b3")
+    returns(cluster, 2, within_a_turn=True)
+    with pytest.raises(InvariantBroken, match=r"^DURABLE"):
+        returns(cluster, 1, within_a_turn=True)
+
+
 def test_a_truncation_in_the_first_turn_is_legal() -> None:
     cluster = with_three()
     process = cluster.processes["b3"]
