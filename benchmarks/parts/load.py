@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.benchmarks.parts.measurement import Measurement
@@ -23,6 +23,8 @@ RECORD_BYTES = 1000
 TIMEOUT_S = 120.0
 CRITICAL = 2
 """librdkafka's log level: lost connections at the end of the brokers are expected."""
+LEADER_CHANGES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""A client that meets one of these asks again for the leader."""
 MEGA, GIGA = 1_000_000, 1_000_000_000
 Setting = str | int | float | bool
 
@@ -93,10 +95,24 @@ class Bench:
         """The sum of the high watermarks."""
         consumer = self.consumer()
         try:
-            places = [TopicPartition(topic, number) for number in range(partitions)]
-            return sum(consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)[1] for place in places)
+            return sum(self._end_offset(consumer, TopicPartition(topic, number)) for number in range(partitions))
         finally:
             consumer.close()
+
+    def _end_offset(self, consumer: Consumer, place: TopicPartition) -> int:
+        """A topic-partition's high watermark, once the client has found a leader that may just have changed."""
+        found: list[int] = []
+
+        def look() -> bool:
+            try:
+                found.append(consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)[1])
+            except KafkaException as refused:
+                if refused.args[0].code() not in LEADER_CHANGES:
+                    raise
+            return bool(found)
+
+        self.cluster.wait_for(f"{place.topic}-{place.partition} has a leader", look)
+        return found[0]
 
     def processor_seconds(self) -> float:
         """Processor seconds that all brokers together have used so far."""

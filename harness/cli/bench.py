@@ -26,11 +26,15 @@ NOT_BENCHMARKS = frozenset({"measurement"})
 
 
 class Interrupted(KeyboardInterrupt):
-    """A benchmark was interrupted; `measurements` are the figures known until then."""
+    """A benchmark was interrupted, or failed; `measurements` are the figures known until then.
 
-    def __init__(self, measurements: list[Measurement]) -> None:
+    `failure` is why it failed, None if it was interrupted.
+    """
+
+    def __init__(self, measurements: list[Measurement], failure: Exception | None = None) -> None:
         super().__init__()
         self.measurements = measurements
+        self.failure = failure
 
 
 def names() -> list[str]:
@@ -77,6 +81,10 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
             measurements.append(one)
     except KeyboardInterrupt:
         raise Interrupted(measurements) from None
+    except Exception as failure:
+        if not measurements:
+            raise
+        raise Interrupted(measurements, failure) from failure
     return measurements
 
 

@@ -717,12 +717,12 @@ def bench(
             out.print(f"{known:<23}{about}", markup=False)
         return 0
     sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion, "short": short}
-    interrupted = False
+    interrupted, failure = False, None
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
         measurements = bench_module.measure(name, **sizes)
     except bench_module.Interrupted as early:
-        measurements, interrupted = early.measurements, True
+        measurements, interrupted, failure = early.measurements, True, early.failure
     bench_module.print_measurements(out, name, measurements)
     rows.add(lambda: of_benchmark(name, measurements, ended=not interrupted))
     if json_file is not None:
@@ -735,7 +735,10 @@ def bench(
         for path in bench_module.draw(charts, name, measurements):
             out.print(f"written    {path}", markup=False, soft_wrap=True)
     if interrupted:
-        out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
+        how = "interrupted" if failure is None else "failed"
+        out.print(f"{how}: {len(measurements)} figures were known by then; the others are missing")
+        if failure is not None:
+            raise failure
         return INTERRUPTED_EXIT_STATUS
     return 0 if all(one.passed for one in measurements) else 1
 

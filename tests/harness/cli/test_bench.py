@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +61,19 @@ def test_figures_are_added_to_the_lake_that_is_named(tmp_path: Path, monkeypatch
     (row,) = Lake(tmp_path / "lake").table("benchmarks").to_pylist()
     assert (row["benchmark"], row["figure"], row["samples"]) == ("interpreter", "speed", [2.5, 3.0, 3.5])
     assert row["ended"] and row["passed"] and row["machine"]
+
+
+def test_a_benchmark_that_fails_keeps_the_figures_that_were_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> Iterator[Measurement]:
+        yield Measurement("speed", 3.0, "1/s")
+        raise RuntimeError("the broker is gone")
+
+    monkeypatch.setattr("squall.harness.cli.bench._module", lambda name: SimpleNamespace(run=run))
+    assert status_of(["bench", "interpreter", "--lake", str(tmp_path / "lake")]) == 255
+    said = capsys.readouterr()
+    assert "speed" in said.out and "failed: 1 figures were known by then" in said.out
+    assert "the broker is gone" in said.err
+    (row,) = Lake(tmp_path / "lake").table("benchmarks").to_pylist()
+    assert (row["figure"], row["ended"]) == ("speed", False)
