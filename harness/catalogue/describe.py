@@ -28,7 +28,13 @@ VALIDATED_AS = {
     "parse_seconds": "duration, also 0 or negative",
     "parse_rate": "bytes per second",
 }
-LIKELY = {"topic-partition": "events/0", "selector": "one broker", "request's name": "Fetch", "whole number": "1"}
+LIKELY: Mapping[str, Any] = {
+    "topic-partition": "events/0",
+    "selector": "one broker",
+    "request's name": "Fetch",
+    "whole number": "1",
+    "mapping": {"replica.lag.time.max.ms": 20000},
+}
 PLAIN = {bool: "`true` or `false`", int: "whole number", float: "number", str: "text"}
 
 
@@ -117,7 +123,7 @@ def example_of(kind: Kind) -> str:
     return _written({**shown, "at": "10s", "for": "5s", **{k: v for k, v in shown.items() if k == "for"}})
 
 
-def _least(kind: Kind) -> Iterator[tuple[str, str]]:
+def _least(kind: Kind) -> Iterator[tuple[str, Any]]:
     """Yield the required options, each with a readable value."""
     for option in options_of(kind.options):
         if option.required:

@@ -323,5 +323,30 @@ PROCESS_MEMORY = Metric("process_resident_memory_bytes", GAUGE, "resident memory
 
 OF_THE_HOST = (ITERATION_TIME, PROCESS_CPU, PROCESS_MEMORY)
 """Metrics that the node's host adds to the node's."""
+OF_ZOOKEEPER = (
+    TOPICS_TO_DELETE,
+    REPLICAS_TO_DELETE,
+    TOPICS_INELIGIBLE,
+    REPLICAS_INELIGIBLE,
+    EVENT_QUEUE_SIZE,
+    CONTROLLER_CHANGES,
+    BROKER_CHANGES,
+    TOPIC_CHANGES,
+    TOPIC_DELETIONS,
+    ISR_CHANGES,
+    REASSIGNMENTS,
+    REASSIGNMENT_LISTS,
+    CONTROLLED_SHUTDOWNS,
+    MANUAL_ELECTIONS,
+    CONFIG_CHANGES,
+    REQUESTS_QUEUED,
+    BROKER_QUEUE,
+    SESSION_STATE,
+    SESSION_EXPIRIES,
+    SESSION_DISCONNECTS,
+    SESSION_CONNECTS,
+    ZOOKEEPER_LATENCY,
+)
+"""Metrics that only brokers on ZooKeeper have."""
 METRICS = tuple(one for one in dict(globals()).values() if isinstance(one, Metric))
 """All metrics, in the order above."""
