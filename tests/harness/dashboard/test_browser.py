@@ -34,6 +34,13 @@ from tests.browser import complaints, needs_browser, open_page, prefer, resize
 PLANTED = Planted(
     broken_since=29, mended="kill-follower", mended_since=20, flaky="kill-clock", slower="kill-broker", slower_since=16
 )
+ALL_NEAR_CHARTS_ARE_LIVE = """
+    const far = 900;  // charts.js makes charts live one by one, from so many pixels outside the viewport on
+    return [...document.querySelectorAll('figure.chart')].every(one => {
+        const at = one.getBoundingClientRect();
+        return one.matches('.chart-on') || at.bottom < -far || at.top > innerHeight + far;
+    });
+"""
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken=1'>"
 WIDE, PHONE = (1280, 900), (390, 844)
 
@@ -249,9 +256,10 @@ def test_dragging_over_a_chart_zooms_all_of_its_group(browser: Browser) -> None:
     ticks = (
         "return [...document.querySelectorAll('#levels .chart-on .chart-live svg.chart-svg')].map(s => s.textContent)"
     )
-    before = browser.run(ticks)
     plot = browser.one("#levels .chart-svg")
     browser.run("arguments[0].scrollIntoView({block: 'center'})", plot)
+    browser.until(ALL_NEAR_CHARTS_ARE_LIVE)
+    before = browser.run(ticks)
     drag = ActionChains(browser.driver, duration=20)
     drag.move_to_element_with_offset(plot, -200, 0).click_and_hold().move_by_offset(150, 5).move_by_offset(100, 0)
     drag.release().perform()
