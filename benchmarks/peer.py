@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from squall.benchmarks.broker import AS_SHIPPED
-from squall.benchmarks.parts.alternation import Sampled, Side, alternated, spread
+from squall.benchmarks.parts.alternation import Sampled, Side, alternated, by_turns, spread
 from squall.benchmarks.parts.kafka import VERSION, KafkaCluster
 from squall.benchmarks.parts.load import ALONE, MEGA, Bench, Layout, quantile
 from squall.benchmarks.parts.measurement import Measurement, Peer
@@ -199,10 +199,7 @@ def _single_records(bench: Bench, layout: Layout) -> Side[LatencySample]:
 def _recoveries(
     kind: Kind, ours: tuple[Bench, FaultedCluster], theirs: tuple[Bench, FaultedCluster]
 ) -> list[Measurement]:
-    taken: tuple[list[Recovery], list[Recovery]] = ([], [])
-    for number in range(FAULTS):
-        for index in (0, 1) if number % 2 == 0 else (1, 0):
-            taken[index].append(recovered(*(ours, theirs)[index], kind))
+    taken = by_turns(lambda: recovered(*ours, kind), lambda: recovered(*theirs, kind), FAULTS)
     return recovery_figures(kind, *taken)
 
 

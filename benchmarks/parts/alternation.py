@@ -45,12 +45,20 @@ def alternated(
 ) -> tuple[Sampled[Sample], Sampled[Sample]]:
     """Warm both systems up, then take `pairs` samples of each, by turns."""
     warmed = warm(first, most_warm_ups), warm(second, most_warm_ups)
+    taken = by_turns(first.take, second.take, pairs)
+    sampled = [Sampled(tuple(some), *how) for some, how in zip(taken, warmed, strict=True)]
+    return sampled[0], sampled[1]
+
+
+def by_turns(
+    first: Callable[[], Sample], second: Callable[[], Sample], pairs: int
+) -> tuple[list[Sample], list[Sample]]:
+    """Take `pairs` samples of each system in the order A B, B A, A B, …, without a warm-up."""
     taken: tuple[list[Sample], list[Sample]] = ([], [])
     for pair in range(pairs):
         for index in (0, 1) if pair % 2 == 0 else (1, 0):
-            taken[index].append((first, second)[index].take())
-    sampled = [Sampled(tuple(some), *how) for some, how in zip(taken, warmed, strict=True)]
-    return sampled[0], sampled[1]
+            taken[index].append((first, second)[index]())
+    return taken
 
 
 def warm(side: Side[Sample], most: int = MOST_WARM_UPS) -> tuple[int, bool]:

@@ -29,7 +29,7 @@ from squall.results.verdict.verdict import Verdict
 
 Outcome = Literal["as expected", "unexpected", "unknown", "missing"]
 STATUSES: Final[dict[Outcome, int]] = {"unexpected": 1, "missing": USAGE_EXIT_STATUS, "unknown": 2, "as expected": 0}
-"""The exit statuses, the one that decides first."""
+"""The exit statuses. Of several outcomes the first in this order decides."""
 MARKS: Final[dict[Outcome, str]] = {"as expected": "✔", "unexpected": "✘", "unknown": "?", "missing": "–"}
 ARMS: Final = (BROKEN, TWIN)
 
@@ -89,7 +89,7 @@ def outcome_of(arm: Arm, verdict: Verdict | None) -> Outcome:
 
 
 def status_of(results: Sequence[ArmResult]) -> int:
-    """The exit status that decides first; of no results that of unknown."""
+    """Return the exit status of the outcome that decides. Without results it is that of unknown."""
     outcomes = {one.outcome for one in results} or {"unknown"}
     return next(status for outcome, status in STATUSES.items() if outcome in outcomes)
 

@@ -74,7 +74,7 @@ class NatsObserver:
         raise NotReproduced("JetStream has no registers of its own")
 
     def mark(self, places: Sequence[Place]) -> list[Marked]:
-        """Append a marker to each stream; to one that is gone after it is created again. Raises NotReproduced."""
+        """Append a marker to each stream. A stream that is gone is created again first. Raises NotReproduced."""
         return [self._marked(topic, number) for number, (topic, _) in enumerate(places)]
 
     def read_all(self, markers: Sequence[Marked]) -> list[Read]:

@@ -1,4 +1,4 @@
-"""What a ZooKeeper-era node tells of itself: its session, its controller, by the names that Kafka's has."""
+"""The metrics of a ZooKeeper-era node: its session and its controller, by Kafka's names."""
 
 from __future__ import annotations
 
