@@ -56,7 +56,9 @@ class Aside:
     def keep(self, held: Held) -> None:
         """Keep a complete message until its rule releases it."""
         self._settled.clear()
-        self._waiting[held] = asyncio.create_task(self._until_released(held))
+        held.rule.waiting += 1  # at once: the event that releases it may come before the task's first step
+        task = self._waiting[held] = asyncio.create_task(self._until_released(held))
+        task.add_done_callback(lambda _: held.rule.wait_ended())
 
     def sender_left(self) -> None:
         """The client has ended the connection: what cannot outlive it is dropped."""
@@ -88,7 +90,7 @@ class Aside:
 
     async def _until_released(self, held: Held) -> None:
         try:
-            await held.rule.until_released()
+            await held.rule.released.wait()
             if not held.response:
                 self._unanswered[held.header.correlation] = held  # first: the answer may come at once
             await self._deliver(held)

@@ -132,20 +132,20 @@ class Rule:
     async def hold(self) -> None:
         """Hold a message where it is: wait until it is released."""
         self.take()
-        await self.until_released()
+        self.waiting += 1
+        try:
+            await self.released.wait()
+        finally:
+            self.waiting -= 1
 
     def take(self) -> None:
         """A message begins that this rule holds."""
         self._held += 1
         self._count(met=1)
 
-    async def until_released(self) -> None:
-        """Wait, as a message that is held."""
-        self.waiting += 1
-        try:
-            await self.released.wait()
-        finally:
-            self.waiting -= 1
+    def wait_ended(self) -> None:
+        """A message that was taken out has been delivered or dropped."""
+        self.waiting -= 1
 
     def note_passed(self, api_key: int, *, responses: bool) -> None:
         """Another message has passed the proxy: release what is held, if this was the event."""
