@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.rpc.rpc_rules import RuleSpec
+from squall.nemesis.agent.rpc.rpc_aside import Aside, Held
+from squall.nemesis.agent.rpc.rpc_frames import Header
+from squall.nemesis.agent.rpc.rpc_rules import Effects, Rule, RuleSpec
 from tests.nemesis.agent.rpc.test_rpc_frames import FETCH, PRODUCE, request, response
 from tests.nemesis.agent.rpc.test_rpc_relay import Line, ended, line, nothing_comes, rule
 
@@ -173,3 +175,25 @@ def test_a_message_taken_out_goes_between_two_others(tmp_path: Path) -> None:
             assert await one.at_node(long[1000:] + request(FETCH, 1))
 
     asyncio.run(story())
+
+
+def test_an_event_at_once_after_a_message_was_taken_out_releases_it(tmp_path: Path) -> None:
+    """The event comes before any other task has run: request and response were read in one go."""
+    until = {"api_key": 3, "responses": True, "messages": 1}
+    spec = RuleSpec("h", 0, False, ("*",), None, 1e12, count=1, pass_others=True, until=until)
+    delivered: list[Held] = []
+
+    async def deliver(held: Held) -> None:
+        delivered.append(held)
+
+    async def scenario() -> None:
+        rule = Rule(spec, Effects(tmp_path))
+        aside, held = Aside(deliver, lambda: None), Held(rule, Header(1, 0, 9), response=False)
+        rule.take()
+        aside.keep(held)
+        rule.note_passed(3, responses=True)
+        task = aside._waiting[held]
+        await asyncio.wait_for(task, 5)
+        assert delivered == [held]
+
+    asyncio.run(scenario())
