@@ -144,6 +144,7 @@ class ProcessRunner:
         one = self.settings
         words = ["run", item.suite, "--only", item.name, "--seed", str(item.seed), "--runs-dir", str(one.runs)]
         words += ["--night", one.night, "--report", str(result)]
+        words += ["--system", item.system] if item.system else []
         words += [] if one.lake is None else ["--lake", str(one.lake)]
         words += [] if cluster.inventory is None else ["--inventory", str(cluster.inventory)]
         words += [] if cluster.lab is None else ["--lab", cluster.lab]

@@ -51,6 +51,7 @@ from squall.harness.nightly.provisioned import read_provisioned
 from squall.harness.nightly.results.night_report import NightView
 from squall.harness.nightly.results.trimming import trim
 from squall.harness.scenario.inventory import load_inventory
+from squall.harness.scenario.suite import Suite
 from squall.results.checkers.common.text import several
 from squall.results.history.whole_file import write_whole
 from squall.results.trends.quarantine import Quarantine, quarantine_of
@@ -84,6 +85,8 @@ class NightOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The current directory, in which suites are named."""
     seed: int = 1
     world: World | None = None
+    system: str | None = None
+    """The system that scenarios test instead of the one that they name, as on a command line."""
     clusters: tuple[str, ...] = ()
     lab: str | None = None
     budget_s: float | None = None
@@ -111,8 +114,12 @@ class NightOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Equal for nights of the same suite, world and shard, which go on with each other."""
-        return json.dumps([self.directory, self.suite, self.world, self.shard])
+        """Equal for nights of the same suite, world, system and shard, which go on with each other."""
+        return json.dumps([self.directory, self.suite, self.world, self.system, self.shard])
+
+    def load(self) -> tuple[NightFile, list[Suite]]:
+        """Load the night's file and suites. Raises UsageError."""
+        return load_night(self.suite, self.system)
 
     def hooks(self, file: NightFile) -> Hooks:
         """The hooks, those of the command line before those of the file."""
@@ -164,7 +171,7 @@ def clusters_of(names: Sequence[str], directory: Path) -> list[Cluster]:
 def plan_night(options: NightOptions, *, again: Sequence[Item] = (), today: date | None = None) -> Planned:
     """Return the plan of a new night, of all items or of those to run `again`. Raises UsageError."""
     today = today or datetime.now(UTC).date()
-    file, suites = load_night(options.suite)
+    file, suites = options.load()
     world = options.world or file.world
     repeat = options.repeat or file.repeat
     items, impossible = items_of(file, suites, seed=options.seed, world=world, repeat=repeat)
@@ -204,7 +211,7 @@ def plan_night(options: NightOptions, *, again: Sequence[Item] = (), today: date
 
 def print_plan(options: NightOptions, plan: Planned, say: Say) -> None:
     """Print what would be run, in order, and what not, with time and cost."""
-    file, _ = load_night(options.suite)
+    file, _ = options.load()
     places = options.places(file)
     budget = options.budget(file, bool(options.hooks(file).provision))
     seconds = choose(
@@ -239,7 +246,7 @@ def options_that_differ(begun: NightOptions, given: NightOptions, *, seeded: boo
     """
     here = Path(given.directory)
     unmoved = NightOptions(suite=given.suite, runs=str(here / "runs"), lake=str(here / "runs" / "lake"))
-    may_change = {"suite", "command", "directory", "world", "shard", "nights", "junit"}
+    may_change = {"suite", "command", "directory", "world", "system", "shard", "nights", "junit"}
     if not seeded:
         may_change.add("seed")
     return [
@@ -268,7 +275,7 @@ class Night:
         self.directory = directory
         self.options = options
         self.say = say
-        self.file, suites = load_night(options.suite)
+        self.file, suites = options.load()
         items, impossible = items_of(self.file, suites, seed=options.seed, world=options.world or self.file.world)
         self.names = {one.name for one in items} | {name for name, _ in impossible}
         self.hooks = options.hooks(self.file)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples: squall nightly suites/nightly.yaml --budget 20m · squall nightly suites/nightly.yaml --dry-run · "
     "squall nightly suites/nightly.yaml --simulate --clusters 2 · "
+    "squall nightly suites/nightly.yaml --system kafka --repeat 5 · "
     "squall nightly night.yaml --shard 1/3 --provision ./up.sh --teardown ./down.sh --price-per-hour 1.30 · "
     "squall nightly --resume"
 )
@@ -49,6 +50,10 @@ def nightly(
         bool, typer.Option("--dry-run", help="print the plan with time and cost; start nothing, contact no host")
     ] = False,
     simulate: Annotated[bool, typer.Option("--simulate", help="run all scenarios in simulation")] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="test this system: kafka, kafka:VERSION; what it cannot have is left out"),
+    ] = None,
     inventory: Annotated[
         Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts, not on local labs")
     ] = None,
@@ -126,6 +131,7 @@ def nightly(
         directory=str(Path.cwd()),
         seed=choose_seed(seed),
         world="simulation" if simulate else None,
+        system=system,
         clusters=names,
         lab=lab,
         budget_s=_seconds("--budget", budget),

@@ -34,6 +34,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     name: str
     suite: str = ""
+    system: str = ""
+    """The system that the night's command names for it, as on a command line; empty if its suite decides."""
+    tested: str = "squall"
+    """The name of the system that it tests."""
     seed: int = 0
     seeds: int = 1
     command: str = ""

@@ -34,6 +34,7 @@ from squall.harness.scenario.plan import refuse_what_simulation_cannot
 from squall.harness.scenario.quarantine import Quarantined
 from squall.harness.scenario.suite import Scenario, Suite
 from squall.harness.scenario.suites import is_file_name, load_named
+from squall.harness.scenario.system_refusals import refuse_what_system_lacks
 from squall.harness.yaml_source import load_yaml
 from squall.nemesis.core.durations import Duration
 from squall.results.trends.quarantine import QuarantineEntry
@@ -151,8 +152,16 @@ class NightFile(_Part):
         return [QuarantineEntry(one.scenario, one.owner, one.reason, one.until) for one in self.quarantine]
 
 
-def load_night(word: str) -> tuple[NightFile, list[Suite]]:
-    """Load a night's file with its suites, or a suite by file or name as a night. Raises UsageError."""
+def load_night(word: str, system: str | None = None) -> tuple[NightFile, list[Suite]]:
+    """Load a night's file with its suites, or a suite by file or name as a night; all test this system if one is named.
+
+    Raises UsageError.
+    """
+    night, suites = _as_written(word)
+    return night, [suite.on_system(system) for suite in suites]
+
+
+def _as_written(word: str) -> tuple[NightFile, list[Suite]]:
     path = Path(word)
     if is_file_name(word):
         source = load_yaml(path)
@@ -184,7 +193,7 @@ def _suites_of(named: NamedSuite, beside: Path) -> Iterator[Suite]:
 def items_of(
     night: NightFile, suites: Sequence[Suite], *, seed: int, world: World, repeat: int = 1
 ) -> tuple[list[Item], list[tuple[str, str]]]:
-    """Return the items of a night, and the scenarios that this world cannot have, with the reason.
+    """Return the items of a night, and the scenarios that this world or their system cannot have, with the reason.
 
     Raises UsageError if two items would have the same name.
     """
@@ -208,7 +217,7 @@ def items_of(
 
 
 def refuse_world(suite: Suite, scenario: Scenario, world: World) -> None:
-    """Raise UsageError for a scenario that this world cannot have."""
+    """Raise UsageError for a scenario that this world, or on hosts its system, cannot have."""
     named = suite.said or str(suite.path)
     if world == "simulation":
         if scenario.idle_nemesis:
@@ -218,6 +227,8 @@ def refuse_world(suite: Suite, scenario: Scenario, world: World) -> None:
         refuse_what_simulation_cannot(named, scenario)
     elif scenario.swarm:
         raise UsageError(f"{named}: scenario {scenario.scenario} draws its faults, which only the simulation does")
+    else:
+        refuse_what_system_lacks(suite.path, scenario)
 
 
 def _of_scenario(suite: Suite, scenario: Scenario, seed: int, world: World, repeat: int) -> Iterator[Item]:
@@ -239,13 +250,16 @@ def _of_scenario(suite: Suite, scenario: Scenario, seed: int, world: World, repe
             else {
                 "kind": "scenario",
                 "usual_s": SET_UP_SECONDS + scenario.time.load,
-                "repeat": f"squall run {named} --only {scenario.scenario} --seed {one}",
+                "repeat": f"squall run {named} --only {scenario.scenario} --seed {one}"
+                + f" --system {suite.system}" * bool(suite.system),
             }
         )
         yield Item(
             id=scenario.scenario if len(seeds) == 1 else f"{scenario.scenario}-{number}",
             name=scenario.scenario,
             suite=named,
+            system=suite.system,
+            tested=scenario.cluster.system.name,
             seed=one,
             expected=scenario.expect.verdict,
             anomalies=scenario.expect.anomalies,

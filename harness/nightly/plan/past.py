@@ -40,12 +40,15 @@ class Run:
     seconds: float | None
     as_expected: bool
     findings: tuple[str, ...] = ()
+    tested: str = "squall"
+    """The name of the system under test."""
 
 
 def past_of(item: Item, runs: Sequence[Run], today: date) -> Past:
     """Return the past of an item among these runs."""
     world = _WORLDS.get(item.kind, item.kind)
-    own = sorted((one for one in runs if one.name == item.name and one.world == world), key=lambda one: one.day)
+    key = (item.name, world, item.tested)
+    own = sorted((one for one in runs if (one.name, one.world, one.tested) == key), key=lambda one: one.day)
     if not own:
         return Past()
     seconds = [one.seconds for one in own if one.seconds is not None][-SAMPLES:]
@@ -89,6 +92,7 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
                     seconds=load + (check or 0.0) + SET_UP_SECONDS if known else None,
                     as_expected=bool(row["as_expected"]),
                     findings=tuple(row["anomalies"] or ()),
+                    tested=(row["system"] or "squall").partition(" ")[0],
                 )
             )
     return runs
@@ -111,6 +115,7 @@ def of_events(events: Iterable[Event]) -> list[Run]:
                     seconds=event.seconds if outcome.ending not in ("refused", "error") else None,
                     as_expected=event.as_expected,
                     findings=outcome.anomalies,
+                    tested=item.tested,
                 )
             )
     return runs

@@ -60,6 +60,9 @@ def test_a_scenario_is_a_squall_run_on_its_cluster(tmp_path: Path) -> None:
     said = " ".join(words)
     assert "squall.harness.cli.main run suites/smoke.yaml --only smoke --seed 7" in said
     assert "--night n" in said and "--inventory i.yaml" in said and "--wait 5.0" in said and "--in-process" in said
+    assert "--system" not in said, "the suite decides"
+    other = item("a", kind="scenario", suite="suites/smoke.yaml", name="smoke", system="kafka:4.4.0")
+    assert runner(tmp_path)._words(other, HERE, tmp_path / "r.json")[-2:] == ["--system", "kafka:4.4.0"]
 
 
 def suite(**run: Any) -> dict[str, Any]:

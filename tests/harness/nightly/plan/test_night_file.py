@@ -39,6 +39,25 @@ def test_a_suite_is_a_night_of_its_scenarios_each_with_its_seeds(place: Path) ->
     assert [name for name, _ in impossible] == ["drawn"] and "only the simulation" in impossible[0][1]
 
 
+def test_a_night_on_another_system_leaves_out_what_that_system_cannot_have_with_its_reason(place: Path) -> None:
+    (place / "faults.yaml").write_text("""
+scenarios:
+  - {scenario: kill, nemesis: [{fault: kill, target: leader of events/0, at: 2s, for: 3s}]}
+  - {scenario: power, nemesis: [{fault: power-loss, target: leader of events/0, at: 2s, for: 3s}]}
+""")
+    night, suites = load_night(str(place / "faults.yaml"), "kafka:4.4.0")
+    (item,), ((name, why),) = items_of(night, suites, seed=7, world="hosts")
+    assert (item.name, item.system, item.tested) == ("kill", "kafka:4.4.0", "kafka")
+    assert item.repeat.endswith("--only kill --seed 7 --system kafka:4.4.0")
+    assert name == "power" and "power-loss" in why
+    assert not items_of(night, suites, seed=7, world="simulation")[0], "the simulation has only our own nodes"
+
+
+def test_an_unknown_system_is_refused(place: Path) -> None:
+    with pytest.raises(UsageError, match="kafak"):
+        load_night(str(place / "two.yaml"), "kafak")
+
+
 def test_a_repetition_has_the_next_seeds(place: Path) -> None:
     night, suites = load_night(str(place / "two.yaml"))
     items, _ = items_of(night, suites, seed=40, world="simulation", repeat=2)

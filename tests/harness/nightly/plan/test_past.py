@@ -40,6 +40,14 @@ def test_runs_on_hosts_and_in_simulation_have_different_pasts(tmp_path: Path) ->
     assert past_of(item(name, kind=kinds.popitem()[1]), runs, TODAY).runs == 0
 
 
+def test_runs_of_different_systems_have_different_pasts(tmp_path: Path) -> None:
+    runs = of_events([plan(item("a", tested="kafka")), ended("a", "unknown")])
+    assert past_of(item("a", tested="kafka"), runs, TODAY).failed
+    assert past_of(item("a"), runs, TODAY) == Past()
+    Lake(tmp_path).rebuild(forge_runs(30))
+    assert {one.tested for one in of_rows(Lake(tmp_path).table("runs").to_pylist())} == {"squall"}
+
+
 def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "ledger.jsonl").write_text("nonsense\n")
