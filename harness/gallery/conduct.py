@@ -32,6 +32,7 @@ from squall.harness.gallery.core.steps import (
     InSync,
     Load,
     Node,
+    Reassign,
     Release,
     Send,
     Step,
@@ -185,6 +186,10 @@ class Conductor:
         self._groups[name] = (step.group, step.topic, step.partition)
 
     @_carry_out.register
+    def _(self, step: Reassign, scene: Scene) -> None:
+        scene.observer.reassign(step.topic, step.partition, step.replicas)
+
+    @_carry_out.register
     def _(self, step: Wait, scene: Scene) -> None:
         time.sleep(step.time)
 
@@ -260,12 +265,14 @@ class Conductor:
 
         def holds() -> bool:
             leader, found = observer.in_sync(wanted.topic, wanted.partition)
-            return (isr is None or found == isr) and (wanted.leader is None or leader == wanted.leader)
+            led = wanted.leader is None or leader == wanted.leader
+            return (isr is None or found == isr) and led and leader != wanted.deposed
 
         what = f"{wanted.topic}-{wanted.partition}: " + ", ".join(
             [
                 *([] if isr is None else [f"ISR {list(isr)}"]),
                 *([] if wanted.leader is None else [f"leader {wanted.leader}"]),
+                *([] if wanted.deposed is None else [f"no longer led by {wanted.deposed}"]),
             ]
         )
         observer.wait_until(holds, what, seconds)

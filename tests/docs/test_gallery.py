@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from squall.harness.gallery.core.entry import Entry
-from squall.harness.gallery.core.steps import Await, Hold, HoldWrites, Node, Transaction, WriteRegister
+from squall.harness.gallery.core.steps import Await, Hold, HoldWrites, Node, Reassign, Transaction, WriteRegister
 from squall.harness.gallery.entries import entries
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
@@ -32,7 +32,7 @@ def test_the_page_states_every_field_and_step() -> None:
     fields = [name for name in Entry.model_fields if f"`{name}`" not in TEXT]
     words = [
         word
-        for step in (Node, Transaction, HoldWrites, WriteRegister)
+        for step in (Node, Transaction, HoldWrites, WriteRegister, Reassign)
         for word in get_args(step.model_fields["do"].annotation)
     ]
     words += [*Await.model_fields, *Hold.model_fields]

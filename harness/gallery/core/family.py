@@ -42,6 +42,9 @@ class Observer(Protocol):
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         """The leader (-1: none) and the replicas that have all that the leader has, as far as they are known."""
 
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to move a topic-partition to these brokers. Raises NotReproduced."""
+
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
 

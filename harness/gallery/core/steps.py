@@ -153,13 +153,28 @@ class Position(Options):
         return ()
 
 
+class Reassign(Options):
+    """Begin to move a topic-partition to these brokers. An `await` on its ISR waits for the end of the move."""
+
+    do: Literal["reassign"]
+    topic: str
+    partition: int = 0
+    replicas: tuple[BrokerId, ...] = Field(min_length=1)
+
+    @property
+    def refers_to(self) -> tuple[str, ...]:
+        return ()
+
+
 class InSync(Options):
-    """The ISR of a topic-partition, and its leader unless any is right (-1: none)."""
+    """The ISR of a topic-partition, and its leader unless any is right (-1: none); or who does not lead any more."""
 
     topic: str
     partition: int = 0
     isr: tuple[BrokerId, ...] | None = None
     leader: int | None = None
+    deposed: BrokerId | None = None
+    """A broker that has ceased to lead; whether another one leads is not said."""
 
 
 class Await(Options):
@@ -216,7 +231,19 @@ class Node(Options):
 
 
 Step = Annotated[
-    Hold | HoldWrites | Release | Send | WriteRegister | Load | Stop | Transaction | Position | Await | Wait | Node,
+    Hold
+    | HoldWrites
+    | Release
+    | Send
+    | WriteRegister
+    | Load
+    | Stop
+    | Transaction
+    | Position
+    | Reassign
+    | Await
+    | Wait
+    | Node,
     Field(discriminator="do"),
 ]
 

@@ -75,6 +75,9 @@ class EtcdObserver:
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         raise NotReproduced("etcd has no topics")
 
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        raise NotReproduced("etcd has no topics")
+
     def position(self, group: str, topic: str, partition: int) -> Position:
         raise NotReproduced("etcd has no positions of groups")
 

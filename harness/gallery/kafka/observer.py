@@ -1,10 +1,12 @@
 """What stands beside the client under test: topics, leaders and ISR, markers, and the final read of every record.
 
-It is librdkafka without idempotence, one record at a time, so that it shares no defect with an entry's schedule.
+It is librdkafka without idempotence, one record at a time, so that it shares no defect with an entry's schedule. Only
+moves are begun by Squall's own administrator: librdkafka cannot.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,9 +16,13 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from squall.harness.errors import UsageError
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read, position_of
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.core.waiting import wait_until
+from squall.harness.load.tcp import SocketsHere, TcpConnector
+from squall.harness.operator import reassigning
+from squall.harness.operator.admin_connection import AdminConnection, parse_bootstrap
 
 REQUEST_SECONDS: Final = 20.0
 READ_SECONDS: Final = 60.0
@@ -31,6 +37,7 @@ class KafkaObserver:
     """Observes a cluster by its bootstrap addresses."""
 
     def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
         common: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._settings = {**common, "allow.auto.create.topics": "false"}
         self._admin = AdminClient({**common, "socket.timeout.ms": SOCKET_MS})
@@ -53,6 +60,20 @@ class KafkaObserver:
         """The leader of a topic-partition (-1: none) and its ISR, as the brokers' metadata says now."""
         found = self._admin.list_topics(topic, timeout=LOOK_SECONDS).topics[topic].partitions.get(partition)
         return (-1, ()) if found is None else (found.leader, tuple(sorted(found.isrs)))
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to move a topic-partition to these brokers. Raises NotReproduced."""
+        try:
+            asyncio.run(self._begin_to_move({(topic, partition): replicas}))
+        except (UsageError, OSError) as trouble:
+            raise NotReproduced(f"{topic}-{partition} cannot be moved to {list(replicas)}: {trouble}") from None
+
+    async def _begin_to_move(self, targets: Mapping[Place, Sequence[int]]) -> None:
+        connection = AdminConnection(TcpConnector(SocketsHere()), parse_bootstrap(self._bootstrap))
+        try:
+            await reassigning.begin(connection, targets)
+        finally:
+            connection.close()
 
     def brokers(self) -> tuple[int, ...]:
         return tuple(sorted(self._admin.list_topics(timeout=LOOK_SECONDS).brokers))

@@ -14,7 +14,7 @@ from typing import Final
 from squall.harness.artifacts.go_programs import built, go_program, versions
 from squall.harness.gallery.core.entry import Arm, Cluster, Entry
 from squall.harness.gallery.core.family import Problem, Say, Stage, without_registers
-from squall.harness.gallery.core.steps import Hold, Node, Position, Step, Transaction
+from squall.harness.gallery.core.steps import Hold, Node, Position, Reassign, Step, Transaction
 from squall.harness.gallery.nats.nodes import SETTINGS, NatsNodes
 from squall.harness.gallery.nats.observer import NatsObserver
 from squall.harness.yaml_source import suggestion
@@ -99,6 +99,8 @@ def _of_step(step: Step) -> str:
     """Why the family has no such step; empty if it has."""
     if isinstance(step, Hold):
         return "hold: is for Apache Kafka's messages"
+    if isinstance(step, Reassign):
+        return "reassign: is for Apache Kafka"
     if isinstance(step, (Transaction, Position)):
         return f"{step.do}: JetStream has no transactions of producers"
     return ""

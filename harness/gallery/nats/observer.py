@@ -63,6 +63,9 @@ class NatsObserver:
         """The stream's leader (-1: none), and the servers that have all that it has. Raises NotReproduced."""
         return replicas_of(self._asked(lambda js: js.stream_info(topic)), self._numbers)
 
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        raise NotReproduced("a stream of an entry does not move")
+
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something holds. Raises NotReproduced."""
         wait_until(holds, what, seconds, TROUBLES)

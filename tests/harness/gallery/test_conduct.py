@@ -80,12 +80,16 @@ class Answers:
 
     def __init__(self, register: int, records: Sequence[int]) -> None:
         self._register, self._records = register, records
+        self.moves: list[tuple[str, int, tuple[int, ...]]] = []
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
         """There is every topic."""
 
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         return 1, (1, 2, 3)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        self.moves.append((topic, partition, tuple(replicas)))
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float) -> None:
         wait_until(holds, what, seconds)
@@ -167,6 +171,7 @@ def test_a_hold_that_held_nothing_is_not_reproduced(monkeypatch: pytest.MonkeyPa
         conducted(monkeypatch, tmp_path, Family(Answers(1, []), quiet=True), entry)
 
 
+THREE = {"brokers": 3, "topics": {"events": {"replicas": [[1, 2, 3]]}}}
 SEND = {"do": "send", "as": "first", "topic": "events", "partitions": [0], "each": 2}
 AWAIT = {"do": "await", "sent": "first"}
 
@@ -187,6 +192,22 @@ def test_each_fault_of_a_node_has_evidence_of_its_own(
     ]
     assert "a finding" in (run / "run.json").read_text()
     assert ("lost_write" in {one.name for one in verdict_of(run).anomalies}) is lost
+
+
+def test_a_topic_partition_moves_and_its_old_leader_is_awaited_to_be_deposed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    move = {"do": "reassign", "topic": "events", "replicas": [3, 2]}
+    deposed, leading = (
+        {"do": "await", "in_sync": {"topic": "events", "deposed": one}, "within": "100ms"} for one in (2, 1)
+    )
+    observer = Answers(0, [1, 2])
+    entry = load_entry(edited("K1", tmp_path, cluster=THREE, schedule=[SEND, AWAIT, move, deposed]))
+    conducted(monkeypatch, tmp_path, Family(observer), entry)
+    assert observer.moves == [("events", 0, (3, 2))]
+    entry = load_entry(edited("K1", tmp_path, cluster=THREE, schedule=[SEND, AWAIT, leading]))
+    with pytest.raises(NotReproduced, match="no longer led by 1: not so"):
+        conducted(monkeypatch, tmp_path / "again", Family(Answers(0, [1, 2])), entry)
 
 
 def test_a_loss_of_power_that_took_nothing_makes_it_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
