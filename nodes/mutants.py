@@ -39,6 +39,7 @@ MUTANTS: dict[str, str] = {
     "timers-on-wall-clock": "sessions and the quorum's timers go by the wall clock (breaks FD-05)",
     "snapshot-above-hw": "the active controller's snapshots hold what is not committed yet (breaks SN-02, rule 39)",
     "reassignment-shrinks-early": "N15: replicas leave before those that come have caught up (breaks RA-02, RA-05)",
+    "removed-replica-stays-eligible": "a replica that a move takes away stays eligible (breaks EL-01, RA-05)",
     "shutdown-granted-early": "a broker may stop before all know that it leads nothing (breaks CS-04, rule 26)",
     "follower-ends-kept": "a new leader counts by what followers had in an earlier epoch (breaks DP-06, rule 10)",
     "duplicate-acked-early": "a batch sent again is acknowledged before it is committed (breaks DP-08, rule 7)",

@@ -15,7 +15,9 @@ replica that is not in the new target stays until the end, as both adding and re
 not shrink before the target is in sync. So cancelling restores the original replicas, however often the target was
 changed. (Kafka forgets the original replicas, and keeps the adding ones when it cancels.)
 
-Mutant `reassignment-shrinks-early`, in `completion`: the target counts as in sync as soon as it is alive.
+Two mutants, in `completion`. With `reassignment-shrinks-early` the target counts as in sync as soon as it lives. With
+`removed-replica-stays-eligible` a move ends when the replicas that it adds are in sync, whatever the ISR is then, and a
+removed replica that was in the ISR stays eligible, as in Apache Kafka 4.4.0 (docs/findings.md).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from squall.nodes.controller.changes import PartitionChanges
-from squall.nodes.controller.elections import Decision, Replicas, Rules, decide
+from squall.nodes.controller.elections import Active, Decision, Replicas, Rules, decide
 from squall.nodes.controller.outcome import Outcome, Refused
 from squall.nodes.controller.partition_records import clean, completion, move, without
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
@@ -53,6 +55,7 @@ class ReassignmentControl:
     def __init__(self, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._changes = changes
         self._shrinks_early = mutants.has("reassignment-shrinks-early")
+        self._keeps_removed = mutants.has("removed-replica-stays-eligible")
 
     # -- requested --------------------------------------------------------------------------------------------
 
@@ -134,7 +137,10 @@ class ReassignmentControl:
         if self._shrinks_early and (registration.adding or registration.removing):
             alive = tuple(one for one in registration.replicas if one not in registration.removing and active(one))
             decision = replace(decision, isr=tuple(dict.fromkeys(decision.isr + alive)))
-        return completion(registration, decision, active, self._changes.rules(image, topic))
+        rules = self._changes.rules(image, topic)
+        if self._keeps_removed and registration.adding:
+            return _with_removed_eligible(registration, decision, active, rules)
+        return completion(registration, decision, active, rules)
 
     def accepted(
         self, image: MetadataImage, topic: Topic, number: int, decision: Decision
@@ -156,6 +162,21 @@ class ReassignmentControl:
             if found:
                 response.topics.append(OngoingTopicReassignment(topic.name, found))
         return Outcome(response)
+
+
+def _with_removed_eligible(
+    registration: PartitionRegistration, decision: Decision, active: Active, rules: Rules
+) -> tuple[PartitionRegistration, Decision] | None:
+    """`completion` of the mutant `removed-replica-stays-eligible`."""
+    if any(one not in decision.isr for one in registration.adding):
+        return None
+    moved = without(registration, registration.removing)
+    isr = tuple(one for one in decision.isr if one in moved.replicas)
+    last = decide(replace(moved, leader=decision.leader), isr, active, clean(rules))
+    if len(last.isr) < min(rules.min_isr, len(moved.replicas)):
+        had_all = dict.fromkeys((*registration.isr, *registration.elr))
+        last = replace(last, elr=tuple(one for one in had_all if one not in last.isr))
+    return None if last.leader == NO_LEADER else (moved, last)
 
 
 def _asked(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Iterator[tuple[Topic, list[int]]]:

@@ -106,6 +106,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("timers-on-wall-clock", "FD-05", "clock-skew", "FD-05", REQUIRED),
     mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
+    mutant("removed-replica-stays-eligible", "EL-01", "moved-back", "RA-05", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("shutdown-granted-early", "CS-04", "starved-shutdown", "CS-04"),
     mutant("follower-ends-kept", "DP-06", "returning-leader", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("duplicate-acked-early", "DP-08", "repeated-batch", "ACK", "lost_write"),
