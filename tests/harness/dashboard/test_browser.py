@@ -10,6 +10,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from squall.harness.dashboard.gallery_entries import gallery_entries
 from squall.results.dashboard.build import build
+from squall.results.dashboard.gallery import GalleryEntry
 from squall.results.lake.store import Lake
 from squall.results.lake.triage import Triage, append
 from squall.results.regression.nights import point_id
@@ -113,13 +116,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     lake = Lake(place / "lake")
     lake.rebuild([*entries, *forge_nights(30)])
     append(lake.root, DECISION)
-    build(lake, place / "pages", lambda line: None)
+    build(lake, place / "pages", lambda line: None, gallery_of_forged_runs())
     with chromium(*WIDE) as driver:
         yield Browser(driver, place / "pages")
 
 
+def gallery_of_forged_runs() -> list[GalleryEntry]:
+    """The shipped entries; scenarios of the forged lake stand for the runs of the first one."""
+    first, *others = gallery_entries(pytest.fail)
+    broken, twin = first.arms
+    arms = (replace(broken, scenario="kill-leader"), replace(twin, scenario="kill-broker"))
+    return [replace(first, arms=arms), *others]
+
+
 PAGES = ("index.html", "runs.html", "compare.html", "benchmarks.html", "simulation.html", "coverage.html",
-         "fleet.html", "scenarios/kill-leader.html#night=2026-11-24")  # fmt: skip
+         "fleet.html", "gallery.html", "scenarios/kill-leader.html#night=2026-11-24")  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -282,6 +293,31 @@ def test_the_change_point_is_marked_on_its_night(browser: Browser) -> None:
     assert [one.get_attribute("data-point") for one in browser.all(".pointed")] == [point]
 
 
+def test_the_gallery_shows_both_arms_over_nights_and_filters(browser: Browser) -> None:
+    browser.open("gallery.html")
+    articles = browser.all("article.bug")
+    assert len(articles) == len(gallery_entries(pytest.fail))
+    assert len(articles[0].find_elements(By.CSS_SELECTOR, ".arm .history .mark")) == 60, "thirty nights of each arm"
+    browser.one("#search").send_keys("etcd")
+    assert [one.find_element(By.CSS_SELECTOR, ".name").text for one in browser.all("article.bug:not([hidden])")] == [
+        "E1"
+    ]
+    browser.keys(Keys.ESCAPE)
+    articles[0].find_element(By.CSS_SELECTOR, "a.open").click()
+    browser.until("return location.pathname.endsWith('/scenarios/kill-leader.html')")
+    browser.keys("8")
+    browser.until("return location.pathname.endsWith('gallery.html')")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_gallery_is_readable_light_and_dark_on_a_phone(browser: Browser, dark: bool) -> None:
+    browser.open("gallery.html", PHONE, dark=dark)
+    for selector in (".bug h2", ".bug dt", ".bug .soft", ".bug .worse", ".bug .references a"):
+        assert contrast(browser, selector) >= 4.5, selector
+    outside = [one for one in browser.boxes("article.bug, article.bug dl") if one["right"] > PHONE[0]]
+    assert not outside
+
+
 def is_beside(boxes: list[dict[str, float]]) -> bool:
     tops = {round(one["top"]) for one in boxes}
     return len(tops) == 1 and all(a["right"] <= b["left"] for a, b in pairwise(boxes))
@@ -358,6 +394,7 @@ PICTURES = {
     "dashboard-changes.png": ("scenarios/kill-broker.html", (1180, 860), "#levels .wide"),
     "dashboard-benchmarks.png": ("benchmarks.html", (1180, 560), ""),
     "dashboard-coverage.png": ("coverage.html", (1180, 470), ""),
+    "dashboard-gallery.png": ("gallery.html", (1180, 760), ""),
 }
 """By name: the page, the size of the window, and the element to show; else all that fits into the window."""
 NIGHT_PICTURES = {
