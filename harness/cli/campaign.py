@@ -25,11 +25,11 @@ from typing import Any
 from rich.console import Console
 
 from squall.harness.cli.check import Judge, shown_path
-from squall.harness.cli.lake import add_to_lake
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks, HostsInUse
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import FetchedSystem, system_of
+from squall.harness.lake.runs import add_to_lake
 from squall.harness.nightly.results.suite_report import SUITE_JSON, SuiteReport, SuiteRun
 from squall.harness.run.run import ScenarioRun
 from squall.harness.run.run_hosts import hosts_of

@@ -96,6 +96,7 @@ def _rebuild(folder: Path, lake: Path, stop: threading.Event) -> None:
 
 
 def _build(folder: Path, lake: Path, *, quiet: bool = False) -> None:
+    from squall.harness.dashboard.gallery_entries import gallery_entries
     from squall.results.dashboard.build import NotOurs
     from squall.results.dashboard.build import build as build_pages
     from squall.results.lake.store import Lake, LakeTrouble
@@ -108,7 +109,7 @@ def _build(folder: Path, lake: Path, *, quiet: bool = False) -> None:
         )
     began = time.perf_counter()
     try:
-        built = build_pages(opened, folder, _say)
+        built = build_pages(opened, folder, _say, gallery_entries(_say))
     except NotOurs as trouble:
         raise UsageError(str(trouble), remedy="name a new folder, or the folder of earlier pages") from None
     except LakeTrouble as trouble:

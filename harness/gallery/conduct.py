@@ -290,8 +290,10 @@ class Conductor:
         self._faults[name] = FaultWindow(**{**known, **facts})
 
     def _end(self, name: str, scene: Scene, **facts: object) -> None:
+        """Note how a fault ended; of a hold that is noted again at the end of the schedule, the first time counts."""
         if name in self._faults:
-            self._note(name, healed=time.monotonic_ns() - scene.began + ORIGIN, **facts)
+            healed = self._faults[name].healed or time.monotonic_ns() - scene.began + ORIGIN
+            self._note(name, healed=healed, **facts)
 
     def _release(self, name: str, scene: Scene) -> None:
         if name in self._write_holds:
@@ -311,7 +313,9 @@ class Conductor:
             ),
         ]
         held = proxy.waiting(name)
-        self._end(name, scene, took=effect.met > 0, during=", ".join(done), undone=held == 0, after=f"{held} held")
+        # What was to outlive its sender, and was delivered before, is not the fault that was written.
+        took = effect.late > 0 if self._holds[name].outlive else effect.met > 0
+        self._end(name, scene, took=took, during=", ".join(done), undone=held == 0, after=f"{held} held")
 
     def _settle(self, scene: Scene) -> None:
         """End what is still open. A broker that is down at the end of the schedule stays down."""

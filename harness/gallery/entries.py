@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from squall.harness.errors import UsageError
@@ -58,11 +57,30 @@ def _refuse_what_does_not_fit(source: YamlSource, entry: Entry) -> None:
             raise source.error(where, f"topic {topic!r} is not among cluster.topics")
     if entry.twin.system is not None and entry.twin.system.name != entry.system.name:
         raise source.error(("twin", "system", "name"), f"must be the entry's own, {entry.system.name}")
+    _refuse_wrong_cells(source, entry)
     for place, problem in family_of(entry).problems(entry):
         raise source.error(place, problem)
     named = {getattr(step, "label", None) for step in entry.schedule}
     for at, label in enumerate(entry.twin.without):
         if label not in named:
             raise source.error(("twin", "without", at), f"{label!r} is the name of no step")
-    if dataclasses.replace(entry.arm(TWIN), name=BROKEN) == entry.arm(BROKEN):
+    if entry.arm(TWIN).runs_as(entry.arm(BROKEN)):
         raise source.error(("twin",), "is the same as the broken version: name what is different")
+
+
+def _refuse_wrong_cells(source: YamlSource, entry: Entry) -> None:
+    if entry.cells and entry.system.name != "kafka":
+        raise source.error(("cells",), f"are for entries about Apache Kafka, and this one is about {entry.system.name}")
+    clients = [one.name for one in (entry.client, entry.twin.client) if one is not None]
+    seen: set[tuple[str, str]] = set()
+    for at, cell in enumerate(entry.cells):
+        if cell.client.name not in clients:
+            known = ", ".join(dict.fromkeys(clients))
+            problem = f"{cell.client.name!r} has no settings here; the entry and its twin have those of {known}"
+            raise source.error(("cells", at, "client"), problem)
+        if cell.client.settings:
+            raise source.error(("cells", at, "client"), "has the settings of the entry's client; leave them out")
+        place = cell.version, cell.client.words
+        if place in seen:
+            raise source.error(("cells", at), f"{cell.version} with {cell.client.words} is given twice")
+        seen.add(place)

@@ -71,16 +71,9 @@ def write_run(
         writer.write(window)
     writer.close()
     last_send = max((one.completed or one.invoked for one in operations if one.f == "send"), default=0)
-    entry = arm.entry
-    Manifest(
-        run_id=run_id,
-        scenario=f"gallery-{entry.name}-{arm.name}",
-        suite=f"suites/gallery/{entry.name}.yaml",
-        seed=0,
-        description=f"{entry.title}: {arm.words}",
+    _manifest(arm, run_id).with_changes(
         topics={name: TopicFacts(partitions=count, replication_factor=1) for name, count in topics.items()},
         started=started,
-        command=f"squall gallery --verify {entry.name}",
         load_started=ORIGIN,
         load_ended=ORIGIN + (last_send if load_ended is None else load_ended),
         completed=True,
@@ -89,13 +82,37 @@ def write_run(
         fault_free=fault_free,
         faults_planned=0 if fault_free else len(faults),
         min_acknowledged=1,
-        expect=Expected(verdict=arm.expects, anomalies=(entry.anomaly,) if arm.expects == "invalid" else ()),
         final_read="; ".join(("every record, up to the markers", *findings)),
         trouble=trouble,
+    ).save(run_dir)
+
+
+def write_not_reproduced(run_dir: Path, arm: Arm, trouble: str, started: str) -> None:
+    """Write the manifest of a reproduction that did not happen: it has no history, and is never judged."""
+    _manifest(arm, str(uuid.uuid4())).with_changes(trouble=(trouble,), started=started).save(run_dir)
+
+
+def scenario_of(entry: str, arm: str) -> str:
+    """The scenario's name of an entry's run."""
+    return f"gallery-{entry}-{arm}"
+
+
+def _manifest(arm: Arm, run_id: str) -> Manifest:
+    """What a run states of its arm."""
+    entry = arm.entry
+    return Manifest(
+        run_id=run_id,
+        scenario=scenario_of(entry.name, arm.name),
+        suite=f"suites/gallery/{entry.name}.yaml",
+        seed=0,
+        description=f"{entry.title}: {arm.words}",
+        topics={},
+        command=f"squall gallery --verify {f'--table {entry.name} --cell {arm.name}' if arm.is_cell else entry.name}",
+        expect=Expected(verdict=arm.expects, anomalies=(entry.anomaly,) if arm.expects == "invalid" else ()),
         workload={"name": "gallery"},
         options={SYSTEM: f"{arm.system.name} {arm.system.version}"},
         versions={"client": arm.client.words},
-    ).save(run_dir)
+    )
 
 
 def operations_of(

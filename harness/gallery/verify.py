@@ -1,6 +1,7 @@
 """Verify entries: conduct the broken version and its twin, judge both histories, and sum up.
 
-An arm is as expected if its verdict is the expected one, with the entry's anomaly where it is invalid. A reproduction
+Cells, the same schedule over other versions, are conducted and judged in the same way (`cells.py` sums them up). An arm
+is as expected if its verdict is the expected one, with the entry's anomaly where it is invalid. A reproduction
 that did not happen is *unknown*, and so is an entry of which an arm is unknown: never green. An arm for which this
 machine lacks something is *missing*; the others are verified all the same. Statuses are those of a suite: 1 if an arm
 is against its expectation, else 254 if one is missing, else 2 if one is unknown, else 0.
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,8 +24,12 @@ from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
 from squall.harness.gallery.conduct import Conductor
 from squall.harness.gallery.core.entry import BROKEN, TWIN, Arm, Entry
 from squall.harness.gallery.core.trouble import NotReproduced
+from squall.harness.gallery.history import write_not_reproduced
+from squall.harness.lake.runs import add_to_lake
+from squall.harness.provenance import machine, versions
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
+from squall.results.history.manifest import Manifest
 from squall.results.report.render import verdict_lines
 from squall.results.verdict.verdict import Verdict
 
@@ -94,12 +100,21 @@ def status_of(results: Sequence[ArmResult]) -> int:
     return next(status for outcome, status in STATUSES.items() if outcome in outcomes)
 
 
-def verify(entries: Sequence[Entry], runs_dir: Path, console: Console, *, runs: int = 1) -> Iterator[ArmResult]:
-    """Yield the result of each arm of each entry, `runs` times."""
-    for entry in entries:
-        for _ in range(runs):
-            for name in ARMS:
-                yield conduct_and_judge(entry.arm(name), runs_dir, console)
+def verify(
+    entries: Sequence[Entry], runs_dir: Path, console: Console, *, runs: int = 1, lake: Path | None = None
+) -> Iterator[ArmResult]:
+    """Yield the result of each arm of each entry, `runs` times; add it to `lake` if one is given."""
+    arms = [entry.arm(name) for entry in entries for _ in range(runs) for name in ARMS]
+    return verify_arms(arms, runs_dir, console, lake)
+
+
+def verify_arms(arms: Sequence[Arm], runs_dir: Path, console: Console, lake: Path | None = None) -> Iterator[ArmResult]:
+    """Yield the result of each of these runs."""
+    for arm in arms:
+        result = conduct_and_judge(arm, runs_dir, console)
+        if lake is not None and not result.missing:
+            add_to_lake(result.run_dir, lake, console)
+        yield result
 
 
 def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
@@ -108,18 +123,21 @@ def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    run_dir = free_directory(runs_dir / f"gallery-{arm.entry.name}" / f"{stamp}-{arm.name}")
-    say(f"{arm.entry.name:<5}{arm.name:<8}{arm.words}")
+    started = datetime.datetime.now(datetime.UTC)
+    run_dir = free_directory(runs_dir / f"gallery-{arm.entry.name}" / f"{started:%Y%m%d-%H%M%S}-{arm.name}")
+    say(f"{arm.entry.name:<5}{'cell' if arm.is_cell else arm.name:<8}{arm.words}")
     began = time.monotonic()
     try:
         Conductor(arm, run_dir, say).run()
     except NotReproduced as trouble:
         say(f"{'':<13}unknown: {trouble}")
+        write_not_reproduced(run_dir, arm, str(trouble), started.isoformat(timespec="seconds"))
+        _state_what_ran(run_dir)
         return ArmResult(arm, None, time.monotonic() - began, run_dir, str(trouble))
     except UsageError as trouble:
         say(f"{'':<13}missing: {trouble}")
         return ArmResult(arm, None, time.monotonic() - began, run_dir, str(trouble), missing=True)
+    _state_what_ran(run_dir)
     verdict = check_run(run_dir, InProcess())
     result = ArmResult(arm, verdict, time.monotonic() - began, run_dir)
     say(f"{'':<13}{MARKS[result.outcome]} {result.words}   {result.seconds:.1f} s   {run_dir}")
@@ -127,6 +145,17 @@ def conduct_and_judge(arm: Arm, runs_dir: Path, console: Console) -> ArmResult:
         for _, line in verdict_lines(verdict, str(run_dir), ""):
             say(f"{'':<13}{line}")
     return result
+
+
+def _state_what_ran(run_dir: Path) -> None:
+    """Add the commit and the machine to a run's manifest."""
+    manifest, (code, where) = Manifest.load(run_dir), _provenance()
+    manifest.with_changes(versions={**code, **manifest.versions}, machine=dict(where)).save(run_dir)
+
+
+@cache
+def _provenance() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    return versions(), machine()
 
 
 def free_directory(wanted: Path) -> Path:

@@ -466,6 +466,6 @@ def system_of(choice: SystemChoice, metadata: str = QUORUM) -> System:
 
     Raises ValueError, which says what is wrong with its package.
     """
-    found = system_class(choice.name) if metadata == QUORUM else on_zookeeper()
+    found = system_class(choice.name) if metadata == QUORUM else on_zookeeper(choice.name)
     made: System = found(**choice.options)
     return made

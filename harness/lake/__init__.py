@@ -1,1 +1,1 @@
-"""Add rows about everything but runs to the lake: campaigns of seeds, kill matrices, benchmarks."""
+"""Add rows to the lake: of runs, and of everything else (campaigns of seeds, kill matrices, benchmarks)."""

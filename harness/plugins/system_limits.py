@@ -24,6 +24,11 @@ def any_setting(key: str, value: str, version: str) -> str | None:
     return None
 
 
+def any_metadata(key: str, metadata: str) -> str | None:
+    """Accept every setting with every keeper of the metadata."""
+    return None
+
+
 @dataclass(frozen=True)
 class SystemLimits:
     """What a system does not have, and why."""
@@ -46,6 +51,10 @@ class SystemLimits:
     """Why it does not take a key of `cluster.config` with this value, in the version that a suite names; None if it
     does.
     """
+    on_zookeeper: tuple[str, ...] = ()
+    """The versions that can have their metadata in ZooKeeper (`cluster: {metadata: zookeeper}`)."""
+    wrong_with_metadata: Callable[[str, str], str | None] = any_metadata
+    """Why a key of `cluster.config` does nothing where a quorum, or ZooKeeper, keeps the metadata; None if it does."""
 
     def why_not(self, fault: str) -> str | None:
         """Why a fault cannot be carried out; None if nothing is known against it."""

@@ -23,8 +23,11 @@ OWN: Final[Mapping[str, str]] = {
     "kafka": "squall.harness.systems.kafka.system:ApacheKafka",
     "cluster": "squall.harness.systems.cluster.system:ReachedCluster",
 }
-ON_ZOOKEEPER: Final = "squall.harness.systems.zookeeper.system:SquallOnZooKeeper"
-"""Our own nodes where ZooKeeper keeps the metadata; chosen by `cluster: {metadata: zookeeper}` and not by a name."""
+ON_ZOOKEEPER: Final[Mapping[str, str]] = {
+    OURS: "squall.harness.systems.zookeeper.system:SquallOnZooKeeper",
+    "kafka": "squall.harness.systems.zookeeper.kafka_on_zookeeper:KafkaOnZooKeeper",
+}
+"""The systems where ZooKeeper keeps the metadata; chosen by `cluster: {metadata: zookeeper}` beside their names."""
 NEEDED = ("name", "bundle", "configure")
 
 
@@ -70,6 +73,8 @@ def limits_of_system(name: str) -> SystemLimits:
     return limits_of(system_class(name))
 
 
-def on_zookeeper() -> Any:
-    """Return the class of our own nodes where ZooKeeper keeps the metadata."""
-    return importlib.metadata.EntryPoint("zookeeper", ON_ZOOKEEPER, SYSTEMS).load()
+def on_zookeeper(name: str) -> Any:
+    """Return the class of the system of this name where ZooKeeper keeps the metadata. Raises ValueError."""
+    if name not in ON_ZOOKEEPER:
+        raise ValueError(f"{name} cannot have its metadata in ZooKeeper; {' and '.join(ON_ZOOKEEPER)} can")
+    return importlib.metadata.EntryPoint(name, ON_ZOOKEEPER[name], SYSTEMS).load()

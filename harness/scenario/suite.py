@@ -172,8 +172,8 @@ class ClusterOptions(_Part):
     def _one_kind_of_controller(self) -> ClusterOptions:
         if self.metadata == "zookeeper" and (self.dynamic_voters or self.combined):
             raise ValueError("metadata: zookeeper: there is no quorum; remove dynamic_voters and combined")
-        if self.metadata == "zookeeper" and not self.system.ours:
-            raise ValueError(f"metadata: zookeeper: is of our own nodes; leave it out with system {self.system}")
+        if self.metadata == "zookeeper" and (problem := self.system.why_not_on_zookeeper):
+            raise ValueError(f"metadata: zookeeper: {problem}")
         if self.metadata != "zookeeper" and self.zookeeper != type(self).model_fields["zookeeper"].default:
             raise ValueError("zookeeper: servers of an ensemble are used with `metadata: zookeeper` only")
         return self

@@ -2,6 +2,8 @@
 
 system: kafka
 system: {name: kafka, version: 4.4.0, jvm: -Xmx1g}
+
+On the command line: `--system kafka`, `--system kafka:3.9.2`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pydantic import (
 from squall.harness.errors import UsageError
 from squall.harness.plugins.system_limits import SystemLimits
 from squall.harness.plugins.system_plugins import OURS, known_system, limits_of_system
-from squall.harness.yaml_source import shown, suggestion
+from squall.harness.yaml_source import shown
 
 
 class SystemChoice(BaseModel):
@@ -45,7 +47,7 @@ class SystemChoice(BaseModel):
     def _that_exists(self) -> SystemChoice:
         limits = self.limits
         if self.version and self.version not in limits.versions:
-            known = suggestion(self.version, limits.versions) if limits.versions else "; there is only one"
+            known = f"; known are {', '.join(limits.versions)}" if limits.versions else "; there is only one"
             raise ValueError(f"version: {self.name} has no version {self.version}{known}")
         if self.jvm and not limits.jvm:
             raise ValueError(f"jvm: nodes of {self.name} are no Java processes")
@@ -72,10 +74,24 @@ class SystemChoice(BaseModel):
     def limits(self) -> SystemLimits:
         return limits_of_system(self.name)
 
+    @property
+    def deployed_version(self) -> str:
+        """The version that is named, else the newest; empty if the system has no versions."""
+        return self.version or next(iter(self.limits.versions), "")
+
+    @property
+    def why_not_on_zookeeper(self) -> str | None:
+        """Why ZooKeeper cannot keep its metadata; None if it can."""
+        known = self.limits.on_zookeeper
+        if self.ours or self.deployed_version in known:
+            return None
+        if not known:
+            return f"{self} cannot have its metadata in ZooKeeper; leave it out"
+        return f"{self} cannot have its metadata in ZooKeeper; {self.name} {', '.join(known)} can"
+
     def __str__(self) -> str:
         """The name and the version that is deployed: `kafka 4.4.0`."""
-        version = self.version or next(iter(self.limits.versions), "")
-        return f"{self.name} {version}".strip()
+        return f"{self.name} {self.deployed_version}".strip()
 
 
 def _by_name(value: Any) -> Any:

@@ -39,8 +39,12 @@ def _asked_in_vain(scenario: Scenario, limits: SystemLimits, version: str) -> It
     for what, reason in limits.lacks.items():
         if asked.get(what):
             yield (what if what == REPLICAS else f"cluster.{what}"), reason
-    for key, value in scenario.cluster.config.items():
-        if why := limits.wrong_with_setting(key, text(value), version):
+    cluster = scenario.cluster
+    if cluster.metadata == "zookeeper" and (problem := cluster.system.why_not_on_zookeeper):
+        yield "cluster.metadata", problem
+    for key, value in cluster.config.items():
+        why = limits.wrong_with_setting(key, text(value), version) or limits.wrong_with_metadata(key, cluster.metadata)
+        if why:
             yield f"cluster.config.{key}", f"{shown(value)}: {why}"
     for path, entry in faults_of(scenario):
         if why := limits.why_not(entry.fault):

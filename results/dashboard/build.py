@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from squall.results.dashboard.gallery import GalleryEntry
 from squall.results.dashboard.lake_facts import Run, read_lake
 from squall.results.dashboard.nights import outcome_of
 from squall.results.dashboard.overview import overview_of
@@ -67,8 +68,11 @@ class Built:
     unchanged: bool = False
 
 
-def build(lake: Lake, target: Path, say: Say) -> Built:
-    """Build the dashboard of a lake in a folder. Raises LakeTrouble, NotOurs and OSError."""
+def build(lake: Lake, target: Path, say: Say, gallery: Sequence[GalleryEntry] = ()) -> Built:
+    """Build the dashboard of a lake in a folder, with a page about these entries of the gallery of real bugs.
+
+    Raises LakeTrouble, NotOurs and OSError.
+    """
     require_ours(target)
     try:
         lake.compact()
@@ -76,7 +80,7 @@ def build(lake: Lake, target: Path, say: Say) -> Built:
         say(f"{trouble}; entries that are not compacted are read as they are")
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target, say):
-        return _build(lake, target)
+        return _build(lake, target, gallery)
 
 
 def require_ours(target: Path) -> None:
@@ -90,10 +94,10 @@ def require_ours(target: Path) -> None:
         raise NotOurs(f"{target}: has other files, and no dashboard")
 
 
-def _build(lake: Lake, target: Path) -> Built:
+def _build(lake: Lake, target: Path, gallery: Sequence[GalleryEntry]) -> Built:
     before = _record(target)
     arrived = lake.arrived("runs").num_rows  # only if the lake cannot be written
-    source = _source(lake)
+    source = _source(lake, gallery)
     if before.source == source and not arrived and all((target / one).is_file() for one in before.files):
         return Built(pages=len(before.files), unchanged=True)
     for draft in target.rglob(".*.new"):
@@ -102,7 +106,7 @@ def _build(lake: Lake, target: Path) -> Built:
     overview = overview_of(read_lake(lake), series)
     reports = _copied_reports(overview.facts.runs, target)
     files, written = list(reports.values()), 0
-    for path, content in _everything(pages(overview, reports)):
+    for path, content in _everything(pages(overview, reports, gallery)):
         files.append(path)
         written += _write(target / path, content.encode())
     save_cache(target / SERIES, series)
@@ -123,10 +127,10 @@ def _record(target: Path) -> _Record:
         return _Record()
 
 
-def _source(lake: Lake) -> str:
-    """Identify the state of the lake and the code that makes pages of it."""
+def _source(lake: Lake, gallery: Sequence[GalleryEntry]) -> str:
+    """Identify the state of the lake, the gallery and the code that makes pages of it."""
     digest = blake2b(digest_size=16)
-    digest.update(repr((str(lake.root.resolve()), sorted(lake.periods().items()))).encode())
+    digest.update(repr((str(lake.root.resolve()), sorted(lake.periods().items()), tuple(gallery))).encode())
     with contextlib.suppress(OSError):  # nobody has decided about a change point yet
         digest.update((lake.root / TRIAGE_FILE).read_bytes())
     for path in sorted((*FOLDER.rglob("*.*"), *FOLDER.with_name("charts").rglob("*.*"))):

@@ -21,6 +21,7 @@ from squall.results.dashboard import charts
 from squall.results.dashboard.compare import BASELINE_NIGHTS, CANDIDATE_NIGHTS, differences
 from squall.results.dashboard.coverage import ELECTION_CLASSES, ISR_CLASSES
 from squall.results.dashboard.findings import STATES
+from squall.results.dashboard.gallery import GalleryEntry, shown_entries
 from squall.results.dashboard.lake_facts import Run
 from squall.results.dashboard.levels import NIGHTS_MAX
 from squall.results.dashboard.nights import OUTCOME_NAMES, Nights, outcome_text
@@ -51,6 +52,7 @@ MENU: Final = (
     ("Simulation", "simulation.html"),
     ("Coverage", "coverage.html"),
     ("Fleet", "fleet.html"),
+    ("Gallery", "gallery.html"),
 )
 CHANGES_SHOWN: Final = 20
 
@@ -65,10 +67,11 @@ def assets() -> Iterator[Page]:
     yield "assets/charts.js", str(chart_figure.script())
 
 
-def pages(overview: Overview, reports: Mapping[str, str]) -> Iterator[Page]:
+def pages(overview: Overview, reports: Mapping[str, str], gallery: Iterable[GalleryEntry] = ()) -> Iterator[Page]:
     """Yield all pages; the index is the last, so that it never links to a page that is not there.
 
-    `reports` has the path of the report of each run that has one, from the top of the dashboard's folder.
+    `reports` has the path of the report of each run that has one, from the top of the dashboard's folder. `gallery`
+    are the entries of the gallery of real bugs.
     """
     for scenario in overview.nights.scenarios:
         yield scenario_link(scenario), _scenario(overview, scenario, reports)
@@ -78,6 +81,7 @@ def pages(overview: Overview, reports: Mapping[str, str]) -> Iterator[Page]:
     yield "simulation.html", _simulation(overview)
     yield "coverage.html", _render("coverage.html", overview, isr=ISR_CLASSES, elections=ELECTION_CLASSES)
     yield "fleet.html", _fleet(overview)
+    yield "gallery.html", _gallery(overview, gallery)
     yield INDEX, _tonight(overview)
 
 
@@ -234,6 +238,11 @@ def _fleet(overview: Overview) -> str:
         canaries=[figure(one, f"canary-{at}", group="fleet") for at, one in enumerate(drawn) if _has_points(one)],
         hosts=[figure(charts.host_chart(one), f"hosts-{at}", group="hosts") for at, one in enumerate(fleet.series)],
     )
+
+
+def _gallery(overview: Overview, gallery: Iterable[GalleryEntry]) -> str:
+    entries = shown_entries(gallery, overview.nights, overview.nights.last(STRIP_NIGHTS))
+    return _render("gallery.html", overview, entries=entries, live=sum(one.entry.fixed is None for one in entries))
 
 
 # -- rendering --------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from typing import get_args
 
 import pytest
 
+from squall.harness.gallery.cells import cells_of
 from squall.harness.gallery.core.entry import Entry
 from squall.harness.gallery.core.steps import Await, Hold, HoldWrites, Node, Reassign, Transaction, WriteRegister
-from squall.harness.gallery.entries import entries
+from squall.harness.gallery.entries import chosen, entries
 from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
 from tests.docs.transcripts import Block, blocks_of
 
@@ -26,6 +27,24 @@ def test_the_page_states_each_entry_as_its_file_does(entry: Entry) -> None:
     (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| {entry.name} |")]
     assert f"`{entry.anomaly}`" in row and entry.rate.words in row and ("live" in row) == entry.is_live
     assert re.search(rf"^\*\*[^*]*\b{entry.name}\b[^*]*\*\*", TEXT, re.MULTILINE), "what happens, in words"
+
+
+WITH_CELLS = ("T1a", "T1b", "T2", "T3")
+"""The columns of the table of versions."""
+ROW = re.compile(r"^\| (\d\.\d\.\d) \| (\S.*?) \| V[12] \| (.*) \|$", re.MULTILINE)
+
+
+def test_each_cell_of_the_table_of_versions_is_that_of_its_entry() -> None:
+    stated = {
+        (arm.system.version, arm.client.words, arm.entry.name): f"{cell.expects}, {cell.rate.words}"
+        for arm, cell in cells_of(chosen(list(WITH_CELLS), Path("nowhere")))
+    }
+    told = {
+        (version, client, name): text
+        for version, client, cells in ROW.findall(TEXT)
+        for name, text in zip(WITH_CELLS, cells.replace("**", "").split(" | "), strict=True)
+    }
+    assert told == stated
 
 
 def test_the_page_states_every_field_and_step() -> None:

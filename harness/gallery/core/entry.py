@@ -3,6 +3,7 @@
 The file states what is broken and since when it is fixed, the reference, the mechanism in at most three sentences, the
 cluster and the client, the schedule, the twin with the opposite expectation, the expected anomaly, and the smallest
 history that shows it. `docs/gallery.md` explains each field. `Entry.arm` returns what one of the two runs consists of.
+An entry may have cells: the same schedule over other versions of system and client, each with what is expected of it.
 `squall.harness.gallery.entries` reads the files, and refuses what does not fit the family of the entry's system.
 """
 
@@ -12,9 +13,9 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from squall.harness.gallery.core.steps import Hold, Step, without
 from squall.harness.yaml_source import suggestion
@@ -24,6 +25,7 @@ from squall.results.checkers.anomalies import ANOMALIES
 MOST_OPERATIONS = 10
 MOST_SENTENCES = 3
 ArmName = Literal["broken", "twin"]
+Expected = Literal["invalid", "valid"]
 BROKEN: Final = "broken"
 TWIN: Final = "twin"
 PRODUCTS: Final = {"kafka": "Apache Kafka", "nats": "NATS", "etcd": "etcd", "java": "Java producer"}
@@ -50,6 +52,16 @@ class Client(Options):
     @property
     def words(self) -> str:
         return f"{PRODUCTS.get(self.name, self.name)} {self.version}"
+
+
+def _named_version(text: Any) -> Any:
+    """`java 4.1.2` as name and version."""
+    if not isinstance(text, str):
+        return text
+    name, _, version = text.partition(" ")
+    if not version:
+        raise ValueError(f"{text!r} must be a client and its version, such as `java 4.1.2`")
+    return {"name": name, "version": version}
 
 
 class Topic(Options):
@@ -139,6 +151,19 @@ class Rate(Options):
         return f"{self.seen} of {self.of}"
 
 
+class Cell(Options):
+    """The schedule over one version of the system and one client, and whether the bug is expected there.
+
+    The client has the settings of the entry's or the twin's client of the same name.
+    """
+
+    version: str
+    client: Annotated[Client, BeforeValidator(_named_version)]
+    expects: Literal["bug", "ok"]
+    rate: Rate
+    """How often that came out when it was last measured."""
+
+
 class Entry(Options):
     """One bug; see the module."""
 
@@ -161,6 +186,7 @@ class Entry(Options):
     """Whether the client promises that no record stands twice."""
     twin: Twin
     minimal: Histories
+    cells: tuple[Cell, ...] = ()
 
     @field_validator("anomaly")
     @classmethod
@@ -184,33 +210,52 @@ class Entry(Options):
     def arm(self, name: ArmName) -> Arm:
         """What the run of the broken version or of its twin consists of."""
         if name == BROKEN:
-            return Arm(self, BROKEN, self.system, self.client, self.cluster, self.schedule)
+            return Arm(self, BROKEN, "invalid", self.system, self.client, self.cluster, self.schedule)
         twin = self.twin
         config = {**self.cluster.config, **(twin.config or {})}
         return Arm(
             self,
             TWIN,
+            "valid",
             twin.system or self.system,
             twin.client or self.client,
             self.cluster.model_copy(update={"config": config}),
             without(self.schedule, twin.without),
+            twin.without,
         )
+
+    def cell_arm(self, cell: Cell) -> Arm:
+        """What the run of a cell consists of. Raises KeyError for a client that neither arm has."""
+        client = cell.client.model_copy(update={"settings": self._settings_of(cell.client.name)})
+        system = self.system.model_copy(update={"version": cell.version})
+        name = f"{system.name}-{system.version}-{client.name}-{client.version}"
+        expects: Expected = "invalid" if cell.expects == "bug" else "valid"
+        return Arm(self, name, expects, system, client, self.cluster, self.schedule)
+
+    def _settings_of(self, client: str) -> Mapping[str, str]:
+        known: dict[str, Mapping[str, str]] = {
+            one.name: one.settings for one in (self.twin.client, self.client) if one is not None
+        }
+        return known[client]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One of the two runs of an entry."""
+    """One run of an entry: the broken version, its twin, or a cell."""
 
     entry: Entry
-    name: ArmName
+    name: str
+    expects: Expected
     system: System
     client: Client
     cluster: Cluster
     schedule: tuple[Step, ...]
+    left_out: tuple[str, ...] = ()
+    """The steps of the entry's schedule that this one lacks."""
 
     @property
-    def expects(self) -> Literal["valid", "invalid"]:
-        return "invalid" if self.name == BROKEN else "valid"
+    def is_cell(self) -> bool:
+        return self.name not in (BROKEN, TWIN)
 
     @property
     def words(self) -> str:
@@ -218,9 +263,14 @@ class Arm:
         told = [self.system.words, self.client.words]
         config = self.cluster.config
         told += [f"{key}={config[key]}" for key in self.entry.twin.config or () if key in config]
-        if self.name == TWIN and self.entry.twin.without:
-            told.append(f"without {', '.join(self.entry.twin.without)}")
+        if self.left_out:
+            told.append(f"without {', '.join(self.left_out)}")
         return ", ".join(told)
+
+    def runs_as(self, other: Arm) -> bool:
+        """Whether both runs consist of the same."""
+        parts = ((one.system, one.client, one.cluster, one.schedule) for one in (self, other))
+        return next(parts) == next(parts)
 
     @property
     def holds(self) -> tuple[Hold, ...]:

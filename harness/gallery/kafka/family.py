@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from squall.harness.gallery.core.entry import Arm, Entry
+from squall.harness.gallery.core.entry import BROKEN, TWIN, Arm, Client, Entry
 from squall.harness.gallery.core.family import Problem, Say, Stage, without_registers
 from squall.harness.gallery.core.frame_proxy import FrameProxy
 from squall.harness.gallery.kafka.nodes import ClusterShape, KafkaNodes
@@ -16,7 +16,7 @@ from squall.harness.gallery.kafka.programs import NAMES, command_of, settings_of
 from squall.harness.systems.kafka.properties import wrong_with_setting
 from squall.harness.systems.kafka.system import ApacheKafka
 from squall.harness.systems.kafka.versions import VERSIONS
-from squall.harness.yaml_source import suggestion
+from squall.harness.yaml_source import KeyPath, suggestion
 
 START_SECONDS: Final = 120.0
 
@@ -26,16 +26,17 @@ class KafkaFamily:
 
     def problems(self, entry: Entry) -> Iterator[Problem]:
         yield from without_registers(entry)
-        for where, system in ((("system",), entry.system), (("twin", "system"), entry.twin.system)):
-            if system is not None and system.version not in VERSIONS:
-                hint = suggestion(system.version, VERSIONS)
-                yield (*where, "version"), f"{system.version!r} is no version of Apache Kafka that Squall has{hint}"
-        for where, client in ((("client",), entry.client), (("twin", "client"), entry.twin.client)):
-            if client is not None and client.name not in NAMES:
+        for where, version in _versions_in(entry):
+            if version not in VERSIONS:
+                hint = suggestion(version, VERSIONS)
+                yield (*where, "version"), f"{version!r} is no version of Apache Kafka that Squall has{hint}"
+        for where, client in _clients_in(entry):
+            if client.name not in NAMES:
                 yield (*where, "name"), f"{client.name!r} is no client of Apache Kafka; {', '.join(NAMES)} are"
-        for key, value in {**entry.cluster.config, **(entry.twin.config or {})}.items():
-            if wrong := wrong_with_setting(key, value, entry.system.version):
-                yield ("cluster", "config", key), wrong
+        for arm in (entry.arm(BROKEN), entry.arm(TWIN), *(entry.cell_arm(cell) for cell in entry.cells)):
+            for key, value in arm.cluster.config.items():
+                if arm.system.version in VERSIONS and (wrong := wrong_with_setting(key, value, arm.system.version)):
+                    yield ("cluster", "config", key), wrong
 
     def command_of(self, arm: Arm, say: Say) -> list[str]:
         return command_of(arm.client)
@@ -60,3 +61,18 @@ class KafkaFamily:
         observer = KafkaObserver(nodes.bootstrap)
         observer.wait_until(lambda: observer.brokers() == tuple(nodes.ports), "all brokers registered", START_SECONDS)
         return Stage(nodes.nodes, nodes.bootstrap, proxies, observer)
+
+
+def _versions_in(entry: Entry) -> Iterator[tuple[KeyPath, str]]:
+    """Every version of the system that an entry names, with its place."""
+    yield ("system",), entry.system.version
+    if entry.twin.system is not None:
+        yield ("twin", "system"), entry.twin.system.version
+    yield from ((("cells", at), cell.version) for at, cell in enumerate(entry.cells))
+
+
+def _clients_in(entry: Entry) -> Iterator[tuple[KeyPath, Client]]:
+    """Every client that an entry names, with its place."""
+    yield ("client",), entry.client
+    if entry.twin.client is not None:
+        yield ("twin", "client"), entry.twin.client

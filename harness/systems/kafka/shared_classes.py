@@ -37,10 +37,17 @@ def identity(java: Path, jars: Sequence[Path]) -> str:
 
 
 def copy_jars(jars: Sequence[Path], directory: Path) -> None:
-    """Copy jars, with the time that they have on hosts."""
+    """Put jars into a directory, with the time that they have on hosts.
+
+    They are links to the files of the cache where these are on the same disk, so that versions share what they share.
+    """
     for jar in jars:
-        shutil.copyfile(jar, directory / jar.name)
-        os.utime(directory / jar.name, (0, 0))
+        target = directory / jar.name
+        try:
+            os.link(jar, target)
+        except OSError:
+            shutil.copyfile(jar, target)
+        os.utime(target, (0, 0))
 
 
 def make_archive(library: Path, names: Sequence[str], java: Path) -> str:

@@ -49,10 +49,11 @@ from squall.harness.systems.kafka.properties import (
     features,
     format_properties,
     node_properties,
+    wrong_with_metadata,
     wrong_with_setting,
 )
 from squall.harness.systems.kafka.shared_classes import NoArchive, copy_jars, identity, make_archive
-from squall.harness.systems.kafka.versions import NEWEST, OLDEST_JAVA, VERSIONS, jar_list
+from squall.harness.systems.kafka.versions import NEWEST, OLDEST_JAVA, ON_ZOOKEEPER, VERSIONS, jar_list
 from squall.nemesis.core.ports import NODE_PROCESS
 
 NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobody knows what a power loss would take"
@@ -75,11 +76,13 @@ class ApacheKafka:
             ("kill-at-call", "disk-error", "disk-slow", "disk-stall", "disk-full", "read-only-disk"), NOT_WATCHED
         ),
         wrong_with_setting=wrong_with_setting,
+        on_zookeeper=ON_ZOOKEEPER,
+        wrong_with_metadata=wrong_with_metadata,
     )
 
     def __init__(self, version: str = "", jvm: str = "") -> None:
         self.version = version or NEWEST
-        self._jvm = tuple(shlex.split(jvm)) or USUAL_JVM
+        self.jvm = tuple(shlex.split(jvm)) or USUAL_JVM
         self._library: Library | None = None
         self._bundler = Bundler({"squall/nodes": room("nodes")}, room("nemesis") / "agent")
 
@@ -114,7 +117,7 @@ class ApacheKafka:
     ) -> dict[str, NodePlan]:
         if not inventory.controllers or not inventory.brokers:
             raise UsageError(f"{inventory.source}: a cluster needs at least one controller and one broker")
-        self._refuse(settings)
+        self.refuse_settings(settings)
         numbered = number_nodes(inventory)
         controllers = [(numbered[host.name], resolve(host), CONTROLLER_PORT) for host in inventory.controllers]
         return {
@@ -123,12 +126,13 @@ class ApacheKafka:
             if host.name in numbered
         }
 
-    def _refuse(self, settings: ClusterSettings) -> None:
+    def refuse_settings(self, settings: ClusterSettings) -> None:
+        """Raise UsageError for what nodes of this version cannot do."""
         if settings.mutants:
             raise UsageError(f"cluster.mutants: kafka: {self.limits.lacks[MUTANTS]}")
         if settings.disk_calls:
             raise UsageError(f"faults of the disk calls {', '.join(settings.disk_calls)}: {NOT_WATCHED}")
-        for key, value in _texts(settings).items():
+        for key, value in texts(settings).items():
             if problem := wrong_with_setting(key, value, self.version):
                 raise UsageError(f"cluster.config.{key}: {problem}")
 
@@ -152,13 +156,13 @@ class ApacheKafka:
             data=data,
             rack=host.rack,
             brokers=len(inventory.brokers),
-            config=_texts(settings),
+            config=texts(settings),
             version=self.version,
         )
-        config, launcher, log = f"{directory}/node.properties", f"{directory}/kafka.sh", f"{directory}/node.log"
+        config, launcher, log = files_of(directory)
         # One word: an id may begin with a hyphen, and would be taken for another option.
-        identity = [f"--cluster-id={_texts(settings).get(CLUSTER_ID, cluster_id(settings.run_id))}"]
-        for name, level in features(_texts(settings)).items():
+        identity = [f"--cluster-id={texts(settings).get(CLUSTER_ID, cluster_id(settings.run_id))}"]
+        for name, level in features(texts(settings)).items():
             identity += ["--feature", f"{name}={level}"]
         first, again = identity, identity
         if settings.dynamic_voters and "controller" in roles:
@@ -166,23 +170,13 @@ class ApacheKafka:
             again = [*identity, "--no-initial-controllers"]
         text = script(
             library=place.programs,
-            jars=[one.coordinates.file_name for one in pinned_jars(jar_list(self.version))],
+            jars=self.jar_names(),
             directory=directory,
             data=data,
             config=config,
-            jvm=self._jvm,
+            jvm=self.jvm,
             format_arguments=first,
             again_arguments=again,
-        )
-        process = ProcessDefinition(
-            name=NODE_PROCESS,
-            argv=("/bin/sh", launcher, "run"),
-            env={},
-            cwd=directory,
-            log=log,
-            data=data,
-            ports=tuple(PORT_OF_ROLE[role] for role in roles),
-            config=config,
         )
         return NodePlan(
             host=host.name,
@@ -191,14 +185,39 @@ class ApacheKafka:
             address=address,
             files={config: format_properties(properties), launcher: text},
             directories=(directory, data),
-            process=process,
+            process=process_of(directory, data, roles),
             logs=(log, config, launcher),
             preparation=("/bin/sh", launcher, "format"),
             digest=digest_command(place, data, directory),
         )
 
+    def jar_names(self) -> list[str]:
+        """The class path of a node, from where the library lies."""
+        return [one.coordinates.file_name for one in pinned_jars(jar_list(self.version))]
 
-def _texts(settings: ClusterSettings) -> dict[str, str]:
+
+def files_of(directory: str) -> tuple[str, str, str]:
+    """Where a node's configuration, its launcher and its log lie."""
+    return f"{directory}/node.properties", f"{directory}/kafka.sh", f"{directory}/node.log"
+
+
+def process_of(directory: str, data: str, roles: Sequence[str]) -> ProcessDefinition:
+    """Return what the agent starts: the launcher, which becomes the node."""
+    config, launcher, log = files_of(directory)
+    return ProcessDefinition(
+        name=NODE_PROCESS,
+        argv=("/bin/sh", launcher, "run"),
+        env={},
+        cwd=directory,
+        log=log,
+        data=data,
+        ports=tuple(PORT_OF_ROLE[role] for role in roles),
+        config=config,
+    )
+
+
+def texts(settings: ClusterSettings) -> dict[str, str]:
+    """Return a suite's settings as they are written in a properties file."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.config.items()
     }

@@ -12,8 +12,12 @@ from typing import Final
 
 from squall.harness.yaml_source import load_yaml
 
-VERSIONS: Final = ("4.4.0",)
+VERSIONS: Final = ("4.4.0", "4.2.0", "4.1.2", "4.0.2", "3.9.2")
 """The newest first."""
+ON_ZOOKEEPER: Final = ("3.9.2",)
+"""Those whose brokers can have their metadata in ZooKeeper; 4.0 has removed that."""
+WITHOUT_ELR: Final = ("3.9.2",)
+"""Those without the feature `eligible.leader.replicas.version` (KIP-966), which is new in 4.0."""
 NEWEST: Final = VERSIONS[0]
 OLDEST_JAVA: Final = 17
 SETTINGS: Final = Path(__file__).parent / "settings"

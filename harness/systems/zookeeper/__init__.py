@@ -1,1 +1,1 @@
-"""Our own brokers with a ZooKeeper ensemble: one of the brokers is the controller, the ensemble keeps the metadata."""
+"""Brokers with a ZooKeeper ensemble, ours or Apache Kafka's: one is the controller, the ensemble has the metadata."""

@@ -74,28 +74,14 @@ class SquallOnZooKeeper(SquallNodes):
     def configure(
         self, inventory: Inventory, places: Mapping[str, HostPaths], settings: ClusterSettings
     ) -> dict[str, NodePlan]:
-        if not inventory.zookeeper or not inventory.brokers:
-            raise UsageError(
-                f"{inventory.source}: `metadata: zookeeper` needs at least one host in each of the groups zookeeper "
-                "and brokers"
-            )
-        servers = [
-            Server(number, resolve(host), ZOOKEEPER_PORT, PEER_PORT, ELECTION_PORT)
-            for number, host in enumerate(inventory.zookeeper, start=1)
-        ]
-        self._connect = ",".join(f"{one.host}:{one.client_port}" for one in servers)
+        servers = ensemble_of(inventory)
+        self._connect = connect_text(servers)
         numbered = number_nodes(inventory)
         plans = {
             host.name: self._plan(host, numbered[host.name], [], places[host.name], settings)
             for host in inventory.brokers
         }
-        for server, host in zip(servers, inventory.zookeeper, strict=True):
-            if host.name in plans:
-                raise UsageError(
-                    f"{inventory.source}: {host.name} is in the groups zookeeper and brokers; a host runs one"
-                )
-            plans[host.name] = server_plan(host, server, servers, places[host.name], settings.run_id)
-        return plans
+        return plans | server_plans(inventory, servers, places, settings.run_id, VERSION)
 
     def _properties(
         self, host: HostSpec, node_id: int, controllers: list[Controller], data: str, settings: ClusterSettings
@@ -104,7 +90,40 @@ class SquallOnZooKeeper(SquallNodes):
         return {key: value for key, value in found.items() if key not in OF_QUORUM}
 
 
-def server_plan(host: HostSpec, server: Server, ensemble: Sequence[Server], place: HostPaths, run_id: str) -> NodePlan:
+def ensemble_of(inventory: Inventory) -> list[Server]:
+    """Return the servers that the hosts of the group `zookeeper` run. Raises UsageError."""
+    if not inventory.zookeeper or not inventory.brokers:
+        raise UsageError(
+            f"{inventory.source}: `metadata: zookeeper` needs at least one host in each of the groups zookeeper and "
+            "brokers"
+        )
+    for host in inventory.zookeeper:
+        if host in inventory.brokers:
+            raise UsageError(f"{inventory.source}: {host.name} is in the groups zookeeper and brokers; a host runs one")
+    return [
+        Server(number, resolve(host), ZOOKEEPER_PORT, PEER_PORT, ELECTION_PORT)
+        for number, host in enumerate(inventory.zookeeper, start=1)
+    ]
+
+
+def connect_text(servers: Sequence[Server]) -> str:
+    """The ensemble as brokers are configured with it: `zookeeper.connect`."""
+    return ",".join(f"{one.host}:{one.client_port}" for one in servers)
+
+
+def server_plans(
+    inventory: Inventory, servers: Sequence[Server], places: Mapping[str, HostPaths], run_id: str, jar_list: str
+) -> dict[str, NodePlan]:
+    """Return the plan of each server, by host; its jars are those of the list of this name."""
+    return {
+        host.name: server_plan(host, server, servers, places[host.name], run_id, jar_list)
+        for server, host in zip(servers, inventory.zookeeper, strict=True)
+    }
+
+
+def server_plan(
+    host: HostSpec, server: Server, ensemble: Sequence[Server], place: HostPaths, run_id: str, jar_list: str
+) -> NodePlan:
     """Return the plan of one server."""
     directory = place.run_directory(run_id)
     data = data_directory(host, directory, run_id)
@@ -117,19 +136,22 @@ def server_plan(host: HostSpec, server: Server, ensemble: Sequence[Server], plac
         node_id=FIRST_SERVER_ID + server.number - 1,
         roles=("zookeeper",),
         address=server.host,
-        files={config: configuration(server, ensemble, data, SETTINGS), launcher: script(server, place, config, data)},
+        files={
+            config: configuration(server, ensemble, data, SETTINGS),
+            launcher: script(server, place, config, data, jar_list),
+        },
         directories=(directory, data),
         process=process,
         logs=(log, config, launcher),
     )
 
 
-def script(server: Server, place: HostPaths, config: str, data: str) -> str:
+def script(server: Server, place: HostPaths, config: str, data: str, jar_list: str) -> str:
     """Return the shell script that becomes the server, by exec.
 
     It writes the server's number where a fault has emptied the directory.
     """
-    classes = ":".join(one.coordinates.file_name for one in pinned_jars(VERSION))
+    classes = ":".join(one.coordinates.file_name for one in pinned_jars(jar_list))
     java = shlex.join(["java", *java_options(), "-cp", classes, MAIN_CLASS, config])
     return f"""\
 #!/bin/sh

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.lake import add_to_lake, parse_day
+from squall.harness.cli.lake import parse_day
 from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import add_entry
+from squall.harness.lake.runs import add_to_lake
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.lake.entry import Entry

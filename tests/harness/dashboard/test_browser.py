@@ -22,7 +22,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from squall.harness.dashboard.gallery_entries import gallery_entries
 from squall.results.dashboard.build import build
+from squall.results.dashboard.gallery import GalleryArm
+from squall.results.lake.entry import Entry
 from squall.results.lake.store import Lake
 from squall.results.lake.triage import Triage, append
 from squall.results.regression.nights import point_id
@@ -113,13 +116,32 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     lake = Lake(place / "lake")
     lake.rebuild([*entries, *forge_nights(30)])
     append(lake.root, DECISION)
-    build(lake, place / "pages", lambda line: None)
+    build(lake, place / "pages", lambda line: None, gallery_entries(pytest.fail))
     with chromium(*WIDE) as driver:
         yield Browser(driver, place / "pages")
 
 
+@pytest.fixture(scope="module")
+def gallery(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Browser:
+    """The browser with a dashboard of thirty nights, in each of which both arms of D1 ran and ended as expected."""
+    place = tmp_path_factory.mktemp("gallery")
+    first = gallery_entries(pytest.fail)[0]
+    lake = Lake(place / "lake")
+    lake.rebuild(run_of_arm(one, first.arms[number % 2]) for number, one in enumerate(forge_runs(60, per_night=2)))
+    build(lake, place / "pages", lambda line: None, gallery_entries(pytest.fail))
+    return Browser(browser.driver, place / "pages")
+
+
+def run_of_arm(forged: Entry, arm: GalleryArm) -> Entry:
+    """A forged run as one of this arm that ended as expected."""
+    anomalies = ["duplicate"] if arm.expects == "invalid" else []
+    forged.tables["runs"] |= {"scenario": [arm.scenario], "verdict": [arm.expects], "expected": [arm.expects],
+                              "as_expected": [True], "anomalies": [anomalies]}  # fmt: skip
+    return forged
+
+
 PAGES = ("index.html", "runs.html", "compare.html", "benchmarks.html", "simulation.html", "coverage.html",
-         "fleet.html", "scenarios/kill-leader.html#night=2026-11-24")  # fmt: skip
+         "fleet.html", "gallery.html", "scenarios/kill-leader.html#night=2026-11-24")  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -282,6 +304,33 @@ def test_the_change_point_is_marked_on_its_night(browser: Browser) -> None:
     assert [one.get_attribute("data-point") for one in browser.all(".pointed")] == [point]
 
 
+def test_the_gallery_shows_both_arms_over_nights_and_filters(gallery: Browser) -> None:
+    browser = gallery
+    browser.open("gallery.html")
+    articles = browser.all("article.bug")
+    assert len(articles) == len(gallery_entries(pytest.fail))
+    marks = [len(articles[0].find_elements(By.CSS_SELECTOR, f".history .{one}")) for one in ("expected", "valid")]
+    assert marks == [30, 30], "the nights of the broken version, and those of its twin"
+    browser.one("#search").send_keys("etcd")
+    assert [one.find_element(By.CSS_SELECTOR, ".name").text for one in browser.all("article.bug:not([hidden])")] == [
+        "E1"
+    ]
+    browser.keys(Keys.ESCAPE)
+    articles[0].find_element(By.CSS_SELECTOR, "a.open").click()
+    browser.until("return location.pathname.endsWith('/scenarios/gallery-D1-broken.html')")
+    browser.keys("8")
+    browser.until("return location.pathname.endsWith('gallery.html')")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_gallery_is_readable_light_and_dark_on_a_phone(browser: Browser, dark: bool) -> None:
+    browser.open("gallery.html", PHONE, dark=dark)
+    for selector in (".bug h2", ".bug dt", ".bug .soft", ".bug .worse", ".bug .references a"):
+        assert contrast(browser, selector) >= 4.5, selector
+    outside = [one for one in browser.boxes("article.bug, article.bug dl") if one["right"] > PHONE[0]]
+    assert not outside
+
+
 def is_beside(boxes: list[dict[str, float]]) -> bool:
     tops = {round(one["top"]) for one in boxes}
     return len(tops) == 1 and all(a["right"] <= b["left"] for a, b in pairwise(boxes))
@@ -358,6 +407,7 @@ PICTURES = {
     "dashboard-changes.png": ("scenarios/kill-broker.html", (1180, 860), "#levels .wide"),
     "dashboard-benchmarks.png": ("benchmarks.html", (1180, 560), ""),
     "dashboard-coverage.png": ("coverage.html", (1180, 470), ""),
+    "dashboard-gallery.png": ("gallery.html", (1180, 760), ""),
 }
 """By name: the page, the size of the window, and the element to show; else all that fits into the window."""
 NIGHT_PICTURES = {
@@ -368,8 +418,9 @@ NIGHT_PICTURES = {
 
 
 @pytest.mark.parametrize("name", [*PICTURES, *NIGHT_PICTURES])
-def test_pictures_of_the_documents_can_be_made(browser: Browser, name: str, tmp_path: Path) -> None:
+def test_pictures_of_the_documents_can_be_made(browser: Browser, gallery: Browser, name: str, tmp_path: Path) -> None:
     page, size, element = (PICTURES | NIGHT_PICTURES)[name]
+    browser = gallery if page == "gallery.html" else browser
     browser.open(page, size)
     if element:
         browser.run("arguments[0].scrollIntoView()", browser.one(element))

@@ -24,9 +24,9 @@ def test_a_lake_becomes_pages_and_a_second_build_does_nothing(
     command = ["dashboard", "build", str(tmp_path / "out"), "--lake", str(lake)]
     assert status_of(command) == 0
     said = capsys.readouterr().out
-    assert "15 files, 15 written" in said and "index.html" in said
+    assert "16 files, 16 written" in said and "index.html" in said
     assert status_of(command) == 0
-    assert "15 files, as they are" in capsys.readouterr().out
+    assert "16 files, as they are" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ from squall.harness.gallery import conduct
 from squall.harness.gallery.conduct import Conductor
 from squall.harness.gallery.core.entry import BROKEN, Arm, Entry
 from squall.harness.gallery.core.family import Problem, Say, Stage
+from squall.harness.gallery.core.frame_proxy import HoldRule
 from squall.harness.gallery.core.node_process import NodeProcess
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.core.waiting import wait_until
 from squall.harness.gallery.entries import load_entry
+from squall.nemesis.agent.rpc.rpc_rules import Effect
 from squall.results.check import verdict_of
 from tests.harness.gallery.editing import edited
 
@@ -58,6 +60,25 @@ class Writes:
 
     def wait_until_ended(self) -> None:
         """Nothing waits."""
+
+
+class Proxy:
+    """A proxy that holds a message at once; when it is released, its sender is gone if the proxy is `late`."""
+
+    def __init__(self, late: bool) -> None:
+        self.late, self.found = late, Effect()
+
+    def hold(self, rule: HoldRule) -> None:
+        self.found = Effect(met=1)
+
+    def release(self, name: str) -> None:
+        self.found = Effect(met=1, delivered=1, answered=1, late=int(self.late))
+
+    def effect(self, name: str) -> Effect:
+        return self.found
+
+    def waiting(self, name: str) -> int:
+        return self.found.met - self.found.delivered
 
 
 class SleepingNode(NodeProcess):
@@ -114,8 +135,8 @@ class Answers:
 class Family:
     """A family of sleeping nodes."""
 
-    def __init__(self, observer: Answers, *, quiet: bool = False) -> None:
-        self.observer, self.quiet = observer, quiet
+    def __init__(self, observer: Answers, *, quiet: bool = False, proxy: Proxy | None = None) -> None:
+        self.observer, self.quiet, self.proxy = observer, quiet, proxy
 
     def problems(self, entry: Entry) -> Iterator[Problem]:
         yield from ()
@@ -133,7 +154,8 @@ class Family:
             nodes[number].writes = Writes(self.quiet)  # type: ignore[assignment]
             stack.callback(nodes[number].kill)
             nodes[number].start()
-        return Stage(nodes, "nowhere", {}, self.observer)
+        proxies: dict[int, Any] = {} if self.proxy is None else {1: self.proxy}
+        return Stage(nodes, "nowhere", proxies, self.observer)
 
 
 def conducted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, family: Family, entry: Entry) -> Path:
@@ -216,3 +238,36 @@ def test_a_loss_of_power_that_took_nothing_makes_it_unknown(monkeypatch: pytest.
     entry = load_entry(edited("N1", tmp_path, schedule=[SEND, AWAIT, power[0], SEND | {"as": "second"}, power[1]]))
     run = conducted(monkeypatch, tmp_path, Family(Answers(0, [1, 2, 3, 4])), entry)
     assert verdict_of(run).verdict == "unknown"
+
+
+ONE_TOPIC = {"brokers": 3, "proxied": [1], "topics": {"events": {"replicas": [[1, 2, 3]]}}}
+LATE_MESSAGE = [
+    {"do": "hold", "as": "late", "api": "EndTxn", "outlive": True},
+    SEND | {"each": 1},
+    {"do": "await", "held": "late"},
+    {"do": "release", "hold": "late"},
+    {"do": "await", "answered": "late"},
+    SEND | {"as": "second", "each": 1},
+]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_message_that_did_not_outlive_its_sender_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
+) -> None:
+    """A schedule about a late message says nothing where the message was on time."""
+    entry = load_entry(edited("T1a", tmp_path, schedule=LATE_MESSAGE, cluster=ONE_TOPIC))
+    run = conducted(monkeypatch, tmp_path, Family(Answers(0, [1, 2]), proxy=Proxy(late)), entry)
+    (fault,) = faults_of(run)
+    assert (fault["took"], fault["undone"]) == (late, True)
+    assert verdict_of(run).verdict == ("valid" if late else "unknown")
+
+
+def test_a_hold_ends_when_it_is_released_and_not_with_the_schedule(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    schedule = [*LATE_MESSAGE, {"do": "wait", "time": "200ms"}]
+    entry = load_entry(edited("T1a", tmp_path, schedule=schedule, cluster=ONE_TOPIC))
+    run = conducted(monkeypatch, tmp_path, Family(Answers(0, [1, 2]), proxy=Proxy(late=True)), entry)
+    (fault,) = faults_of(run)
+    assert fault["healed"] - fault["injected"] < 150_000_000

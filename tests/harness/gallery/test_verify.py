@@ -11,12 +11,13 @@ from rich.console import Console
 
 from squall.harness.errors import UsageError
 from squall.harness.gallery import verify
-from squall.harness.gallery.core.entry import BROKEN, TWIN, ArmName, Entry
+from squall.harness.gallery.core.entry import BROKEN, TWIN, Arm, ArmName, Entry
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.entries import chosen
 from squall.harness.gallery.history import write_minimal
 from squall.harness.gallery.verify import ArmResult, free_directory, outcome_of, status_of, table_of
 from squall.results.check import verdict_of
+from squall.results.lake.store import Lake
 from squall.results.verdict.verdict import Verdict
 
 
@@ -111,10 +112,34 @@ def test_a_reproduction_that_did_not_happen_is_unknown_with_its_reason(
 
     monkeypatch.setattr(verify, "Conductor", Failing)
     out = Console(quiet=True)
-    results = list(verify.verify([d1], tmp_path, out, runs=2))
+    results = list(verify.verify([d1], tmp_path, out, runs=2, lake=tmp_path / "lake"))
     assert [one.arm.name for one in results] == [BROKEN, TWIN, BROKEN, TWIN]
     assert {one.outcome for one in results} == {"unknown"} and status_of(results) == 2
     assert results[0].data()["trouble"] == "gap: a message is held: not so after 30 s"
+    rows = Lake(tmp_path / "lake").table("runs").to_pylist()
+    assert [one["scenario"] for one in rows].count("gallery-D1-broken") == 2
+    assert {(one["verdict"], one["expected"]) for one in rows} == {("none", "invalid"), ("none", "valid")}
+
+
+def test_a_verified_arm_is_in_the_lake_with_the_commit_and_the_machine(
+    d1: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Minimal:
+        def __init__(self, arm: Arm, run_dir: Path, *_: object) -> None:
+            self.arm, self.run_dir = arm, run_dir
+
+        def run(self) -> Path:
+            write_minimal(self.run_dir, d1, self.arm.name)  # type: ignore[arg-type]
+            return self.run_dir
+
+    monkeypatch.setattr(verify, "Conductor", Minimal)
+    results = list(verify.verify([d1], tmp_path, Console(quiet=True), lake=tmp_path / "lake"))
+    assert [one.outcome for one in results] == ["as expected", "as expected"]
+    rows = {one["scenario"]: one for one in Lake(tmp_path / "lake").table("runs").to_pylist()}
+    broken = rows["gallery-D1-broken"]
+    assert (broken["verdict"], broken["as_expected"], broken["anomalies"]) == ("invalid", True, ["duplicate"])
+    assert (broken["system"], bool(broken["version"]), bool(broken["machine"])) == ("kafka 4.4.0", True, True)
+    assert rows["gallery-D1-twin"]["verdict"] == "valid"
 
 
 def test_an_arm_for_which_something_is_missing_here_does_not_end_the_others(

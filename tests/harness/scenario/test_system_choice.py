@@ -9,7 +9,9 @@ import pytest
 from squall.harness.errors import UsageError
 from squall.harness.scenario.plan import Refused, RunPlan, planned
 from squall.harness.scenario.suite import Suite, read_suite
+from squall.harness.systems.kafka.versions import VERSIONS
 from squall.harness.yaml_source import parse_yaml
+from tests.facts import assert_names, naming
 
 CALM = "scenario: it\nfault_free: true\n"
 
@@ -49,7 +51,7 @@ def test_a_choice_by_name_is_kept_as_that_name() -> None:
     ("written", "problem"),
     [
         ("kafak", 'suite.yaml:3: cluster.system: "kafak" is not a system; did you mean `kafka`?'),
-        ("{name: kafka, version: 1.0.0}", "kafka has no version 1.0.0; known are 4.4.0"),
+        ("{name: kafka, version: 1.0.0}", f"kafka has no version 1.0.0; known are {', '.join(VERSIONS)}"),
         ("{name: squall, version: 4.4.0}", "squall has no version 4.4.0; there is only one"),
         ("{name: squall, jvm: -Xmx1g}", "nodes of squall are no Java processes"),
         ("{name: kafka, verson: 4.4.0}", "cluster.system.verson: unknown key; did you mean `version`?"),
@@ -59,6 +61,13 @@ def test_an_unknown_system_or_option_is_refused_with_its_place(written: str, pro
     with pytest.raises(UsageError) as refused:
         suite(CALM + f"cluster: {{system: {written}}}")
     assert problem in str(refused.value)
+
+
+def test_a_command_names_each_version_and_an_unknown_one_is_answered_with_all() -> None:
+    for version in VERSIONS:
+        assert suite(CALM).on_system(f"kafka:{version}").scenarios[0].cluster.system.version == version
+    with pytest.raises(UsageError, match=naming("--system", "kafka:3.9.1", *VERSIONS)):
+        suite(CALM).on_system("kafka:3.9.1")
 
 
 @pytest.mark.parametrize("named", ["kafak", "kafka:1.0.0", "kafka:"])
@@ -86,6 +95,44 @@ def test_what_the_system_lacks_is_refused_before_anything_starts(more: str, prob
     run = of_run(CALM + more)
     assert isinstance(run, Refused) and problem in run.problem
     assert isinstance(of_run(CALM + more, None), RunPlan)
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "words"),
+    [
+        ("kafka:3.9.2", "config: {eligible.leader.replicas.version: 1}", ("eligible.leader.replicas.version", "3.9.2")),
+        ("kafka:3.9.2", "config: {zookeeper.session.timeout.ms: 4000}", ("zookeeper.session.timeout.ms", "metadata")),
+        ("kafka:4.4.0", "config: {zookeeper.session.timeout.ms: 4000}", ("zookeeper.session.timeout.ms", "4.4.0")),
+        ("kafka:4.4.0", "metadata: zookeeper", ("cluster.metadata", "kafka 4.4.0", "3.9.2")),
+        ("kafka", "metadata: zookeeper", ("cluster.metadata", "kafka 4.4.0", "3.9.2")),
+        ("cluster:a:1", "metadata: zookeeper", ("cluster.metadata", "cluster")),
+    ],
+)
+def test_what_a_version_lacks_is_refused_by_name(system: str, more: str, words: tuple[str, ...]) -> None:
+    run = of_run(CALM + f"cluster: {{{more}}}", system)
+    assert isinstance(run, Refused)
+    assert_names(run.problem, *words)
+
+
+def test_kafka_on_zookeeper_refuses_settings_of_a_quorum() -> None:
+    zookeeper = "cluster: {metadata: zookeeper, config: {broker.session.timeout.ms: 3000}}"
+    run = of_run(CALM + zookeeper, "kafka:3.9.2")
+    assert isinstance(run, Refused)
+    assert_names(run.problem, "cluster.config.broker.session.timeout.ms", "does nothing")
+    assert isinstance(of_run(CALM + "cluster: {metadata: zookeeper}", "kafka:3.9.2"), RunPlan)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ("metadata: zookeeper, system: kafka", ("kafka 4.4.0", "3.9.2")),
+        ("metadata: zookeeper, system: {name: kafka, version: 4.0.2}", ("kafka 4.0.2", "3.9.2")),
+        ("metadata: zookeeper, system: {name: kafka, version: 3.9.2}, dynamic_voters: true", ("dynamic_voters",)),
+    ],
+)
+def test_a_suite_chooses_zookeeper_only_where_the_version_has_it(cluster: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=naming("metadata: zookeeper", *words)):
+        suite(CALM + f"cluster: {{{cluster}}}")
 
 
 def test_a_fault_that_it_cannot_have_is_refused_at_any_depth() -> None:
