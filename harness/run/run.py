@@ -232,12 +232,13 @@ class ScenarioRun:
             states = ", ".join(f"{name} {state}" for name, state in down.items())
             problem = f"the cluster did not become ready: {trouble}" + (f"; {states}" if down else "")
             raise ClusterNotReady("\n    ".join([problem, *await self.testbed.last_lines(down)])) from None
-        controller = self.testbed.cluster.names.name(state.controller)
+        epoch = "" if state.controller_epoch is None else f" epoch {state.controller_epoch}"
+        controller = f"{self.testbed.cluster.names.name(state.controller)}{epoch}"
         first = next(iter(self.scenario.cluster.topics.values()))
         self.display.stage(
             "cluster",
             f"ready in {time.monotonic() - began:.1f} s",
-            f"controller {controller} epoch {state.controller_epoch} · "
+            f"controller {controller} · "
             f"{several(sum(self.scenario.topics.values()), 'topic-partition')}, "
             f"RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
         )

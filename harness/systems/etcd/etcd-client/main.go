@@ -7,9 +7,10 @@
 // from its position on, which must deliver every revision of it, in order.
 //
 // Each write is sent once: etcd's client repeats one only if it was never sent. Whatever has no answer or an error ends
-// as `info`, of reads as `fail`. Reads are linearizable.
+// as `info`, of reads as `fail`.
 //
-// Settings: timeout (for an answer; 2s).
+// Settings: timeout (for an answer; 2s), and reads: linearizable (as etcd's default is), or serializable, which each
+// member answers from its own copy, however old that is.
 package main
 
 import (
@@ -59,6 +60,7 @@ type program struct {
 
 	client  *clientv3.Client
 	timeout time.Duration
+	reads   []clientv3.OpOption
 
 	lock    sync.Mutex
 	readers map[string]*reader
@@ -113,15 +115,8 @@ func (p *program) open(r request) answer {
 	if r.Acks != "all" {
 		return failed(fmt.Errorf("acks: %q: etcd acknowledges what a majority has; acks must be all", r.Acks))
 	}
-	p.timeout = 2 * time.Second
-	for key, text := range r.Settings {
-		if key != "timeout" {
-			return failed(fmt.Errorf("settings: %q is not known; timeout is", key))
-		}
-		var err error
-		if p.timeout, err = time.ParseDuration(text); err != nil || p.timeout <= 0 {
-			return failed(fmt.Errorf("settings: timeout: %q is no time, such as 2s", text))
-		}
+	if err := p.set(r.Settings); err != nil {
+		return failed(err)
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            r.Servers,
@@ -137,6 +132,26 @@ func (p *program) open(r request) answer {
 	return answer{"type": "ok", "client": "etcd client v3 " + version.Version}
 }
 
+func (p *program) set(settings map[string]string) (err error) {
+	p.timeout = 2 * time.Second
+	for key, text := range settings {
+		switch {
+		case key == "timeout":
+			if p.timeout, err = time.ParseDuration(text); err != nil || p.timeout <= 0 {
+				return fmt.Errorf("settings: timeout: %q is no time, such as 2s", text)
+			}
+		case key == "reads" && text == "serializable":
+			p.reads = append(p.reads, clientv3.WithSerializable())
+		case key == "reads" && text == "linearizable":
+		case key == "reads":
+			return fmt.Errorf("settings: reads: %q is neither linearizable nor serializable", text)
+		default:
+			return fmt.Errorf("settings: %q is not known; timeout and reads are", key)
+		}
+	}
+	return nil
+}
+
 func (p *program) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), p.timeout)
 }
@@ -144,7 +159,7 @@ func (p *program) context() (context.Context, context.CancelFunc) {
 func (p *program) read(r request) answer {
 	ctx, cancel := p.context()
 	defer cancel()
-	found, err := p.client.Get(ctx, r.Register)
+	found, err := p.client.Get(ctx, r.Register, p.reads...)
 	if err != nil {
 		return failed(err)
 	}

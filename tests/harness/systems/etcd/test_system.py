@@ -87,7 +87,7 @@ def test_the_shipped_suite_has_registers_and_a_watch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ("nemesis: [{fault: wipe-disk, target: b1, at: 1s, for: 1s}]", "wipe-disk: etcd: a member without its data"),
+        ("nemesis: [{fault: wipe-disk, target: b1, at: 1s, for: 1s}]", "etcd: wipe-disk: a member without its data"),
         ("workload: {name: log, list_offsets: 0.1}", "workload: etcd: list_offsets"),
         ("workload: {name: produce-bench}", "workload.name: etcd: produce-bench: it has clients for register, log"),
     ],

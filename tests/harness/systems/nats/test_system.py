@@ -142,15 +142,15 @@ def test_the_suite_has_servers_alone_and_the_systems_own_client(tmp_path: Path) 
             {"workload:": "workload: {name: register}"},
             "workload.program: nats: it brings no client program for register",
         ),
-        ({"workload:": "workload: {name: log, acks: 1}"}, "workload: nats: acks: 1"),
+        ({"workload:": "workload: {name: log, acks: '1', idempotent: false}"}, "workload: nats: acks: 1"),
         ({"workload:": "workload: {name: log, delete_records: 0.1}"}, "workload: nats: delete_records"),
         (
             {"-_{fault:_pause": "  - {fault: power-loss, target: b1, at: 38s, for: 6s}"},
-            "power-loss: nats: its nodes keep no ledger",
+            "nats: power-loss: its nodes keep no ledger",
         ),
         (
-            {"-_{fault:_pause": "  - {fault: rpc-hold, api: Fetch, direction: request, target: b1, at: 38s, for: 6s}"},
-            "rpc-hold: nats: it does not speak Kafka's protocol",
+            {"-_{fault:_pause": "  - {fault: rpc-hold, api: Fetch, direction: request, from: b1, at: 38s, for: 6s}"},
+            "nats: rpc-hold: it does not speak Kafka's protocol",
         ),
     ],
 )

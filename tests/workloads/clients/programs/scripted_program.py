@@ -43,7 +43,7 @@ def misbehave(how: str, request: dict[str, object]) -> None:
     if how == "twice":
         answer(request, type="info", error="first")
     if how == "hang":
-        time.sleep(3600)
+        time.sleep(3600)  # longer than any test waits; the client kills it
 
 
 def answer(request: dict[str, object], **said: object) -> None:
