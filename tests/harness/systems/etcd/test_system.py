@@ -76,12 +76,13 @@ def test_without_a_leader_no_member_is_in_sync() -> None:
     assert gone.partitions[0].leader is None, "it does not answer"
 
 
-def test_the_shipped_suite_has_registers_and_a_watch(tmp_path: Path) -> None:
+def test_the_shipped_suite_has_registers_a_watch_and_a_negative_control(tmp_path: Path) -> None:
     plans = list(plan_suite(load_suite(SHIPPED / "etcd.yaml"), 1, tmp_path))
-    assert [(plan.scenario.load.name, plan.scenario.load.client) for plan in plans] == [
-        ("register", "program"),
-        ("log", "program"),
-    ]
+    assert {plan.name: (plan.scenario.load.name, plan.scenario.load.client) for plan in plans} == {
+        "etcd-registers": ("register", "program"),
+        "etcd-watch": ("log", "program"),
+        "etcd-serializable-reads": ("register", "program"),
+    }
 
 
 @pytest.mark.parametrize(
