@@ -31,7 +31,7 @@ def arguments(
     clients, peers = f"http://{one.clients}", f"http://{one.peers}"
     everybody = ",".join(f"{member.name}=http://{member.peers}" for member in members)
     return (
-        *(f"--name={one.name}", f"--data-dir={data}", "--log-level=warn"),
+        *(f"--name={one.name}", f"--data-dir={data}", "--log-level=info"),
         *(f"--listen-client-urls={clients}", f"--advertise-client-urls={clients}"),
         *(f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"),
         *(f"--initial-cluster={everybody}", f"--initial-cluster-token={token}"),

@@ -34,6 +34,7 @@ def configuration(server: Server, routes: Sequence[str], settings: Mapping[str, 
         f"server_name: {server.name}\n"
         f"listen: {server.clients}\n"
         f"http: {server.monitor}\n"
+        "logtime_utc: true\n"
         f'jetstream {{\n  store_dir: "{server.store}"\n{inside}}}\n'
         f'cluster {{\n  name: "{cluster}"\n  listen: {server.routes}\n  routes: [{known}]\n}}\n'
     )
