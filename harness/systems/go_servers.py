@@ -42,7 +42,6 @@ from squall.nemesis.core.ports import NODE_PROCESS
 
 SERVER: Final = "server"
 CLIENT: Final = "client"
-ALIKE: Final = "its servers are all alike; one of them is elected"
 
 
 @dataclass(frozen=True)

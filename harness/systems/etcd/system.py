@@ -8,16 +8,17 @@ records with the revision as offset, and which is read by a watch. The load is a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from squall.harness.hosts.system import BROKER_PORT, ClusterSettings
 from squall.harness.load.tcp import TcpConnector
-from squall.harness.plugins.system_limits import CONTROLLERS, DYNAMIC_VOTERS, MUTANTS, REPLICAS, SystemLimits
+from squall.harness.plugins.system_limits import SystemLimits
 from squall.harness.systems.etcd.admin import EtcdAdmin
 from squall.harness.systems.etcd.members import Peer, arguments, wrong_with_setting, wrong_with_topic
-from squall.harness.systems.go_servers import ALIKE, GoServers, Launch, Member, newest_first, texts
-from squall.harness.systems.without_kafka import LACKED_FAULTS, NO_KAFKA
+from squall.harness.systems.go_servers import GoServers, Launch, Member, newest_first, texts
+from squall.harness.systems.without_kafka import LACKED_FAULTS, LACKS, wrong_with_load
 from squall.workloads.clients.common.client import Admin
 from squall.workloads.core.ports import Connector
 
@@ -25,16 +26,6 @@ MODULE: Final = "etcd-"
 PEER_PORT: Final = 2380
 START_SECONDS: Final = 5.0
 WIPED: Final = "a member without its data does not start again; it has to be removed from the cluster and added anew"
-
-
-def wrong_with_load(options: Any) -> str | None:
-    """Return why the client program cannot carry out a workload; None if it can."""
-    if options.acks != "all":
-        return f"acks: {options.acks}: etcd acknowledges what a majority of members has; acks must be all"
-    for field in ("admin", "delete_records", "list_offsets", "consumer_racks"):
-        if getattr(options, field, None):
-            return f"{field}: its client program has no such operations; leave it out"
-    return None
 
 
 class Etcd(GoServers):
@@ -46,18 +37,17 @@ class Etcd(GoServers):
     client_module = Path(__file__).parent / "etcd-client"
     limits = SystemLimits(
         versions=newest_first(MODULE),
-        lacks={
-            MUTANTS: "it has no seeded bugs",
-            REPLICAS: "its logs have a format of their own",
-            DYNAMIC_VOTERS: NO_KAFKA,
-            CONTROLLERS: ALIKE,
-        },
+        lacks=LACKS,
         faults={**LACKED_FAULTS, "wipe-disk": WIPED},
         start_seconds=START_SECONDS,
         wrong_with_setting=wrong_with_setting,
         programs=("register", "log"),
         wrong_with_topic=wrong_with_topic,
-        wrong_with_load=wrong_with_load,
+        wrong_with_load=partial(
+            wrong_with_load,
+            acknowledges="etcd acknowledges what a majority of members has",
+            without=("admin", "delete_records", "list_offsets", "consumer_racks"),
+        ),
     )
 
     def launch(

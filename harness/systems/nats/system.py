@@ -11,17 +11,18 @@ power; `cluster: {config: {sync_interval: always}}` changes that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from squall.harness.hosts.system import BROKER_PORT, ClusterSettings
 from squall.harness.load.tcp import TcpConnector
-from squall.harness.plugins.system_limits import CONTROLLERS, DYNAMIC_VOTERS, MUTANTS, REPLICAS, SystemLimits
-from squall.harness.systems.go_servers import ALIKE, GoServers, Launch, Member, newest_first, texts
+from squall.harness.plugins.system_limits import SystemLimits
+from squall.harness.systems.go_servers import GoServers, Launch, Member, newest_first, texts
 from squall.harness.systems.nats.admin import NatsAdmin
 from squall.harness.systems.nats.configuration import Server, configuration, wrong_with_setting
 from squall.harness.systems.nats.streams import wrong_with_stream
-from squall.harness.systems.without_kafka import LACKED_FAULTS, NO_KAFKA
+from squall.harness.systems.without_kafka import LACKED_FAULTS, LACKS, wrong_with_load
 from squall.workloads.clients.common.client import Admin
 from squall.workloads.core.ports import Connector
 
@@ -33,16 +34,6 @@ ELECTION_SECONDS: Final = 10.0
 """JetStream waits up to 9 s for a leader before it elects another."""
 
 
-def wrong_with_load(options: Any) -> str | None:
-    """Return why the client program cannot carry out a workload; None if it can."""
-    if options.acks != "all":
-        return f"acks: {options.acks}: JetStream acknowledges what a majority of replicas has; acks must be all"
-    for field in ("admin", "delete_records", "consumer_racks"):
-        if getattr(options, field, None):
-            return f"{field}: its client program has no such operations; leave it out"
-    return None
-
-
 class NatsJetStream(GoServers):
     """A cluster of NATS servers with JetStream."""
 
@@ -52,18 +43,17 @@ class NatsJetStream(GoServers):
     client_module = Path(__file__).parent / "nats-client"
     limits = SystemLimits(
         versions=newest_first(MODULE),
-        lacks={
-            MUTANTS: "it has no seeded bugs",
-            REPLICAS: "its logs have a format of their own",
-            DYNAMIC_VOTERS: NO_KAFKA,
-            CONTROLLERS: ALIKE,
-        },
+        lacks=LACKS,
         faults=LACKED_FAULTS,
         start_seconds=ELECTION_SECONDS,
         wrong_with_setting=wrong_with_setting,
         programs=("log",),
         wrong_with_topic=wrong_with_stream,
-        wrong_with_load=wrong_with_load,
+        wrong_with_load=partial(
+            wrong_with_load,
+            acknowledges="JetStream acknowledges what a majority of replicas has",
+            without=("admin", "delete_records", "consumer_racks"),
+        ),
     )
 
     def launch(
