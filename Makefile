@@ -18,7 +18,8 @@ UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/no
 	tests/harness/scenario/test_inventory.py tests/harness/scenario/test_named_suites.py tests/harness/scenario/test_plan.py \
 	tests/harness/cli/test_printed_commands.py tests/harness/cli/test_refusals.py tests/harness/cli/test_refused_scenarios.py \
 	tests/harness/scenario/test_suite.py tests/harness/test_yaml_source.py \
-	tests/harness/gallery tests/harness/artifacts/test_go_programs.py
+	tests/harness/gallery tests/harness/artifacts/test_go_programs.py tests/harness/systems/nats tests/harness/systems/etcd \
+	tests/workloads/clients/programs
 
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'

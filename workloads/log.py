@@ -28,10 +28,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squall.workloads.clients.common.client import ClientPlan, TopicPartition
 from squall.workloads.clients.kits import Library
+from squall.workloads.clients.programs.options import ProgramOptions
 from squall.workloads.core.admin_load import SHARED_NAMES, TopicChurn, with_share
 from squall.workloads.core.generator import (
     WAIT,
@@ -89,6 +90,7 @@ class LogOptions(BaseModel):
         default="confluent",
         description="the library of the clients on hosts; mixed: every other client. Simulated clients are our own",
     )
+    program: ProgramOptions | None = Field(default=None, description="with client: program, the program of each client")
     producers: int = Field(default=4, ge=1, le=64, description="producing clients")
     consumers: int = Field(default=4, ge=0, le=64, description="consuming clients; each reads every topic-partition")
     rate: PerSecond = Field(default=1000.0, description="sends per second over all producers, e.g. 2000/s")
@@ -116,6 +118,12 @@ class LogOptions(BaseModel):
     operations: tuple[ScriptedOperation, ...] | None = Field(
         default=None, description="do exactly this, instead of sends at a rate and polls without end"
     )
+
+    @model_validator(mode="after")
+    def _program_of_programs(self) -> LogOptions:
+        if self.program is not None and self.client != "program":
+            raise ValueError(f"program: is for `client: program`, and the client is {self.client}")
+        return self
 
     @property
     def in_words(self) -> str:

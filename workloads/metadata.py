@@ -66,7 +66,8 @@ from squall.workloads.core.operation import (
     Operation,
     unique_value,
 )
-from squall.workloads.log import FinalState, PerSecond, Shard
+from squall.workloads.log import PerSecond, Shard
+from squall.workloads.register import LastRead
 
 LOST_RACES: Final = frozenset({"topic_already_exists"})
 """Errors of a creation that received a response, and so is not retried any more."""
@@ -229,33 +230,10 @@ class Bursts:
         return replace(self, generator=self.generator.update(context, event))
 
 
-@dataclass(frozen=True, slots=True)
-class LastLook:
-    """Reads the first topic of a lane, by its name, until that succeeds."""
-
-    lane: int
-    thread: int
-    busy: bool = False
-    done: bool = False
-
-    def op(self, context: Context) -> tuple[Answer, Generator]:
-        if self.done:
-            return None, self
-        if self.busy or not context.free >> self.thread & 1:
-            return WAIT, self
-        topic = topic_name(self.lane, 0)
-        process, client = context.processes[self.thread], context.clients[self.thread]
-        operation = Operation(READ, self.thread, process, client, context.meant(), topic, register=register_name(topic))
-        return operation, replace(self, busy=True)
-
-    def update(self, context: Context, event: Event) -> Generator:
-        if event.completion is None:
-            return self
-        return replace(self, busy=False, done=event.completion.type == OK)
-
-    @property
-    def final_state(self) -> FinalState:
-        return FinalState(topic_name(self.lane, 0), 0, 0 if self.done else None, self.done)
+def _last_read(lane: int, thread: int) -> LastRead:
+    """Read the first topic of a lane."""
+    topic = topic_name(lane, 0)
+    return LastRead(register_name(topic), thread, topic)
 
 
 @dataclass(frozen=True)
@@ -289,7 +267,7 @@ class MetadataWorkload:
         start, lanes = self.options.lanes * self.options.processes, range(self.options.lanes)
         threads = tuple(start + lane for lane in lanes)
         plan = ClientPlan(self.options.lanes, "metadata", threads, ())
-        shares = tuple((threads_mask((start + lane,)), LastLook(lane, start + lane)) for lane in lanes)
+        shares = tuple((threads_mask((start + lane,)), _last_read(lane, start + lane)) for lane in lanes)
         return Shard((plan,), TimeLimit(self.options.final_timeout, Reserve(shares)))
 
     def _threads(self, lane: int) -> tuple[int, ...]:

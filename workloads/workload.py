@@ -35,8 +35,11 @@ from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
 from squall.workloads.log import LogOptions, LogWorkload, Shard
 from squall.workloads.metadata import MetadataOptions, MetadataWorkload
 from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWorkload
+from squall.workloads.register import RegisterOptions, RegisterWorkload
 
 DEFAULT = "log"
+PROGRAM = "program"
+"""The value of `client` of a workload whose clients are programs of their own (`clients/programs`)."""
 TAG = "name"
 
 
@@ -157,6 +160,7 @@ WORKLOADS: tuple[WorkloadKind, ...] = (
     WorkloadKind(
         ProduceBenchOptions, lambda options, topics: ProduceBenchWorkload(options.as_log(), topics, options.arrivals)
     ),
+    WorkloadKind(RegisterOptions, RegisterWorkload, simulation=False),
 )
 """The workloads of this package."""
 

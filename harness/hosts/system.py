@@ -210,6 +210,15 @@ class ObservedSystem(Protocol):
 
 
 @runtime_checkable
+class ClientSystem(Protocol):
+    """A system that brings programs as clients of workloads (docs/client-programs.md); its limits name these."""
+
+    def client_program(self, workload: str, programs: str) -> tuple[str, ...]:
+        """Return the command of the program for a workload, on a host where the system's library lies at `programs`."""
+        ...
+
+
+@runtime_checkable
 class ReachedSystem(Protocol):
     """A system that runs already, and is reached by its addresses. Nothing is deployed or configured."""
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from squall.harness.errors import UsageError
 from squall.harness.load.worker import WorkerSpec
+from squall.workloads.clients.programs.client import ProgramChoice
 from squall.workloads.core.latency import Latencies, SendLatencies
 
 OPEN_SECONDS = 30.0
@@ -255,6 +256,7 @@ async def start_local_workers(
     topics: Mapping[str, int],
     bootstrap: Sequence[tuple[str, int]],
     security: Mapping[str, str] | None = None,
+    program: ProgramChoice | None = None,
 ) -> LoadWorkers:
     """Start `count` workers on this machine; their segments and logs go to `directory`."""
     if count < 1:
@@ -269,6 +271,7 @@ async def start_local_workers(
             bootstrap=list(bootstrap),
             directory=str(directory),
             security=dict(security or {}),
+            program=program,
         )
         for index in range(count)
     ]

@@ -33,6 +33,7 @@ from squall.harness.hosts.ssh_access import SshError
 from squall.harness.load.load import OPEN_SECONDS, LoadWorkers
 from squall.harness.load.worker import WorkerSpec
 from squall.results.history.segments import SEGMENTS_FOLDER, adopt_segment, segment_path
+from squall.workloads.clients.programs.client import ProgramChoice
 
 BEAT_SECONDS = 3.0
 SILENCE_SECONDS = 20.0
@@ -235,8 +236,12 @@ async def start_remote_workers(
     workload: Mapping[str, Any],
     topics: Mapping[str, int],
     bootstrap: Sequence[tuple[str, int]],
+    programs: Mapping[str, ProgramChoice] | None = None,
 ) -> RemoteLoadWorkers:
-    """Start `count` workers, in turn on `hosts`. Their history is fetched to `directory` when they have ended."""
+    """Start `count` workers, in turn on `hosts`. Their history is fetched to `directory` when they have ended.
+
+    `programs` are the clients' programs by host, of a workload with `client: program`.
+    """
     placed = [hosts[index % len(hosts)] for index in range(count)]
     starting = (RemoteWorker.start(host, run_id, index) for index, host in enumerate(placed))
     workers = await asyncio.gather(*starting, return_exceptions=True)
@@ -255,6 +260,7 @@ async def start_remote_workers(
             bootstrap=list(bootstrap),
             directory=worker.directory,
             clock_id=worker.host.clock_id,
+            program=(programs or {}).get(worker.host.name),
         )
         for index, worker in enumerate(started)
     ]

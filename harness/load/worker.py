@@ -42,6 +42,7 @@ from squall.harness.scenario.interpreter import Interpreter
 from squall.harness.scenario.recording import Recorder
 from squall.workloads.clients.common.client import Client, ClientFactory, ClientPlan
 from squall.workloads.clients.kits import factory_of
+from squall.workloads.clients.programs.client import ProgramChoice
 from squall.workloads.core.latency import SendLatencies
 from squall.workloads.core.operation import OK, SEND, Event
 from squall.workloads.core.ports import Clock, Connector
@@ -68,10 +69,16 @@ class WorkerSpec:
     clock_error: int = 0
     security: dict[str, str] = field(default_factory=dict)
     """How clients connect to a secured cluster, by librdkafka's keys. It has credentials and is written nowhere."""
+    program: ProgramChoice | None = None
+    """The program of each client, of a workload with `client: program`."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerSpec:
-        return cls(**{**data, "bootstrap": [(host, port) for host, port in data["bootstrap"]]})
+        bootstrap = [(host, port) for host, port in data["bootstrap"]]
+        program = data.get("program") and ProgramChoice(
+            **{**data["program"], "command": tuple(data["program"]["command"])}
+        )
+        return cls(**{**data, "bootstrap": bootstrap, "program": program})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -340,7 +347,7 @@ def factory_for(spec: WorkerSpec) -> ClientFactory:
             return connector_of(options, SecureConnector(SocketsHere(), spec.security)), MonotonicClock()
         return connector_of(options, TcpConnector(SocketsHere())), MonotonicClock()
 
-    return factory_of(options.client, tuple(spec.bootstrap), native, spec.security)
+    return factory_of(options.client, tuple(spec.bootstrap), native, spec.security, spec.program)
 
 
 async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:

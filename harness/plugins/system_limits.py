@@ -17,6 +17,17 @@ MUTANTS: Final = "mutants"
 REPLICAS: Final = "replicas"
 DYNAMIC_VOTERS: Final = "dynamic_voters"
 JVM: Final = "jvm"
+CONTROLLERS: Final = "controllers"
+
+
+def any_topic(name: str, topic: Any) -> str | None:
+    """Accept every topic."""
+    return None
+
+
+def any_load(options: Any) -> str | None:
+    """Accept every workload: its clients speak Kafka's protocol, as the system does."""
+    return None
 
 
 def any_setting(key: str, value: str, version: str) -> str | None:
@@ -36,7 +47,9 @@ class SystemLimits:
     versions: tuple[str, ...] = ()
     """The versions that a suite may name, the newest first; without one the newest. Empty if there is no choice."""
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """Why it has no `mutants`, no `replicas` to compare, no `dynamic_voters`; what is not named it has."""
+    """Why it has no `mutants`, no `replicas` to compare, no `dynamic_voters`, no `controllers` beside its brokers; what
+    is not named it has.
+    """
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a fault of this name cannot be carried out on it."""
     no_faults: str = ""
@@ -55,6 +68,14 @@ class SystemLimits:
     """The versions that can have their metadata in ZooKeeper (`cluster: {metadata: zookeeper}`)."""
     wrong_with_metadata: Callable[[str, str], str | None] = any_metadata
     """Why a key of `cluster.config` does nothing where a quorum, or ZooKeeper, keeps the metadata; None if it does."""
+    programs: tuple[str, ...] = ()
+    """The workloads for which it brings a program as their client. It does not speak Kafka's protocol if there are any,
+    and no other client can be used.
+    """
+    wrong_with_topic: Callable[[str, Any], str | None] = any_topic
+    """Why it cannot have a topic of this name and these options; None if it can."""
+    wrong_with_load: Callable[[Any], str | None] = any_load
+    """Why its clients cannot carry out a workload with these options; None if they can."""
 
     def why_not(self, fault: str) -> str | None:
         """Why a fault cannot be carried out; None if nothing is known against it."""

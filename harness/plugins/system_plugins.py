@@ -21,6 +21,8 @@ OURS: Final = "squall"
 OWN: Final[Mapping[str, str]] = {
     OURS: "squall.harness.hosts.system:SquallNodes",
     "kafka": "squall.harness.systems.kafka.system:ApacheKafka",
+    "nats": "squall.harness.systems.nats.system:NatsJetStream",
+    "etcd": "squall.harness.systems.etcd.system:Etcd",
     "cluster": "squall.harness.systems.cluster.system:ReachedCluster",
 }
 ON_ZOOKEEPER: Final[Mapping[str, str]] = {

@@ -42,6 +42,7 @@ from squall.harness.load.load import LoadWorkers, WorkerFailed, start_local_work
 from squall.harness.load.load_agents import LoadAgents
 from squall.harness.load.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run.bench_report import told_and_kept
+from squall.harness.run.client_programs import local_program, programs_on
 from squall.harness.run.host_sampler import HostSampler
 from squall.harness.run.node_records import NodeRecords
 from squall.harness.run.reached import ReachedTestbed
@@ -53,7 +54,13 @@ from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.cluster import ClusterNotReady, Watcher, await_whole, create_topics
 from squall.harness.scenario.faults import FaultLog
 from squall.harness.scenario.plan import RunPlan
-from squall.harness.scenario.targets import Nodes, refuse_bad_targets, refuse_too_few_brokers, refuse_without_clients
+from squall.harness.scenario.targets import (
+    Nodes,
+    refuse_bad_targets,
+    refuse_too_few_brokers,
+    refuse_unfit_controllers,
+    refuse_without_clients,
+)
 from squall.harness.terminal.display import Display, seconds_since
 from squall.nemesis.controls import silenced
 from squall.nemesis.core.ports import LoadHost
@@ -158,6 +165,7 @@ class ScenarioRun:
         if not isinstance(self.system, ReachedSystem):
             nodes = Nodes.of_inventory(self.hosts.inventory)
             refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
+            refuse_unfit_controllers(self.plan.suite, self.scenario, self.hosts.inventory)
             refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self.plan.capture:
             refuse_capture(self.hosts.inventory)
@@ -224,12 +232,13 @@ class ScenarioRun:
             states = ", ".join(f"{name} {state}" for name, state in down.items())
             problem = f"the cluster did not become ready: {trouble}" + (f"; {states}" if down else "")
             raise ClusterNotReady("\n    ".join([problem, *await self.testbed.last_lines(down)])) from None
-        controller = self.testbed.cluster.names.name(state.controller)
+        epoch = "" if state.controller_epoch is None else f" epoch {state.controller_epoch}"
+        controller = f"{self.testbed.cluster.names.name(state.controller)}{epoch}"
         first = next(iter(self.scenario.cluster.topics.values()))
         self.display.stage(
             "cluster",
             f"ready in {time.monotonic() - began:.1f} s",
-            f"controller {controller} epoch {state.controller_epoch} · "
+            f"controller {controller} · "
             f"{several(sum(self.scenario.topics.values()), 'topic-partition')}, "
             f"RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
         )
@@ -296,24 +305,27 @@ class ScenarioRun:
     async def _start_workers(self) -> LoadWorkers:
         """Start workers on the client hosts, if there are any, else here."""
         if self.clients:
+            programs = await asyncio.to_thread(programs_on, self.scenario, self.system, self.clients)
             return await start_remote_workers(
                 workers_on(len(self.clients), self.plan.workers, self.scenario.workload.producers),
                 hosts=self.clients,
                 directory=self.directory,
                 run_id=self.plan.run_id,
-                workload=self.scenario.workload.model_dump(),
+                workload=self.scenario.load.model_dump(),
                 topics=self.scenario.loaded_topics,
                 bootstrap=self.testbed.bootstrap(),
+                programs=programs,
             )
         return await start_local_workers(
             self.plan.workers,
             prefix=self.hosts.network.command_prefix(),
             directory=self.directory,
             run_id=self.plan.run_id,
-            workload=self.scenario.workload.model_dump(),
+            workload=self.scenario.load.model_dump(),
             topics=self.scenario.loaded_topics,
             bootstrap=self.testbed.bootstrap(),
             security=self.system.security if isinstance(self.system, ReachedSystem) else None,
+            program=local_program(self.scenario, self.system),
         )
 
     async def _nemesis(self, began: int) -> None:

@@ -89,7 +89,7 @@ def manifest_of(
         mutants=scenario.cluster.mutants,
         final_read=facts.final_read,
         trouble=tuple(facts.trouble),
-        workload=scenario.workload.model_dump(),
+        workload=scenario.load.model_dump(),
         options={
             **facts.notes,
             **_of_the_lab(hosts),

@@ -170,12 +170,6 @@ class LabTopology(BaseModel):
         check_racks(self.racks, self.between_racks is not None, self.links)
         return self
 
-    @model_validator(mode="after")
-    def _something_keeps_metadata(self) -> LabTopology:
-        if not self.controllers and not self.zookeeper:
-            raise ValueError("controllers: 0 needs servers of an ensemble; give `zookeeper: 1` or more")
-        return self
-
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """The number of hosts of each kind."""

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 
 from squall.harness.errors import UsageError
+from squall.harness.plugins.system_limits import CONTROLLERS
+from squall.harness.scenario.inventory import Inventory
 from squall.harness.scenario.suite import Scenario, Suite, faults_of
 from squall.harness.scenario.system_refusals import refuse_what_system_lacks
 from squall.harness.scenario.targets import (
@@ -24,6 +26,7 @@ from squall.harness.scenario.targets import (
     refuse_bad_targets,
     refuse_clashes,
     refuse_too_few_brokers,
+    refuse_unfit_controllers,
     refuse_without_clients,
 )
 from squall.harness.yaml_source import dotted
@@ -187,6 +190,8 @@ def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule)
     if isinstance(place, Anywhere) or scenario.cluster.system.limits.reached:
         refuse_clashes(suite, scenario, schedule)
         return
+    if isinstance(place, Inventory):
+        refuse_unfit_controllers(suite, scenario, place)
     nodes = Nodes.at(place, scenario)
     refuse_too_few_brokers(suite, scenario, nodes)
     refuse_bad_targets(suite, scenario, schedule, nodes)
@@ -250,12 +255,13 @@ def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
 
 def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str]]:
     """Yield what would be done, as (label, text) lines."""
-    cluster, load = scenario.cluster, scenario.workload
+    cluster, load = scenario.cluster, scenario.load
     yield "scenario", scenario.scenario
     if scenario.description:
         yield "", scenario.description
     metadata = "ZooKeeper" if cluster.metadata == "zookeeper" else f"{cluster.controllers} controllers"
-    yield "cluster", f"{metadata} · {cluster.brokers} brokers"
+    alike = CONTROLLERS in cluster.system.limits.lacks
+    yield "cluster", f"{cluster.brokers} servers" if alike else f"{metadata} · {cluster.brokers} brokers"
     if not cluster.system.ours:
         yield "system", str(cluster.system)
     for name, topic in cluster.topics.items():

@@ -130,6 +130,8 @@ class Recorder:
                 completion.type,
                 event.completed,
                 found=completion.found,
+                version=completion.version,
+                refused=completion.refused,
                 error=completion.error,
                 node=completion.node,
             )

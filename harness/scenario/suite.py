@@ -42,7 +42,7 @@ from squall.harness.errors import UsageError
 from squall.harness.plugins.check_plugins import CHECK_PLUGINS, CHECKS, known_check
 from squall.harness.plugins.fault_plugins import FAULT_PLUGINS
 from squall.harness.plugins.load_plugins import WORKLOAD_PLUGINS
-from squall.harness.plugins.system_limits import REPLICAS
+from squall.harness.plugins.system_limits import CONTROLLERS, REPLICAS
 from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.scenario.control_plane import add_control_listener
@@ -57,7 +57,7 @@ from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
 from squall.results.history.manifest import RateRule, Required
 from squall.workloads.log import LogOptions, LogWorkload
-from squall.workloads.workload import WorkloadOptions
+from squall.workloads.workload import PROGRAM, AnyOptions, WorkloadOptions
 
 # The minimum of a whole configuration, so that a scenario's own keys can be checked before hosts are known.
 COMBINED_NODE = {
@@ -183,7 +183,7 @@ class ClusterOptions(_Part):
         """The lab that such a cluster needs."""
         ensemble = self.metadata == "zookeeper"
         return LabTopology(
-            controllers=0 if ensemble else self.controllers,
+            controllers=0 if ensemble or CONTROLLERS in self.system.limits.lacks else self.controllers,
             brokers=self.brokers,
             zookeeper=self.zookeeper if ensemble else 0,
             clients=self.clients,
@@ -379,6 +379,15 @@ class Scenario(_Part):
     def loaded_topics(self) -> dict[str, int]:
         """The number of topic-partitions per topic, of those that clients use."""
         return {name: topic.partitions for name, topic in self.cluster.topics.items() if topic.load}
+
+    @property
+    def load(self) -> AnyOptions:
+        """The workload; where the suite names no client, with the program that the system brings, if there is one."""
+        own = self.workload.name in self.cluster.system.limits.programs
+        if own and "client" not in self.workload.model_fields_set:
+            changed: AnyOptions = self.workload.model_copy(update={"client": PROGRAM})
+            return changed
+        return self.workload
 
     @property
     def compares_replicas(self) -> bool:

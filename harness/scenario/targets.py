@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.harness.errors import UsageError
+from squall.harness.plugins.system_limits import CONTROLLERS
 from squall.harness.scenario.inventory import Inventory, LabTopology
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.selector import (
@@ -109,6 +110,29 @@ def refuse_bad_targets(suite: Path | str, scenario: Scenario, schedule: Schedule
                     f"{where}: {target!r} matches no host: {nobody}", remedy="change the target, or add hosts"
                 )
     refuse_clashes(suite, scenario, schedule)
+
+
+def refuse_unfit_controllers(suite: Path | str, scenario: Scenario, inventory: Inventory) -> None:
+    """Raise UsageError for hosts that would run nothing but controllers where the system has none, and the reverse."""
+    system, shape = scenario.cluster.system, inventory.lab
+    there = [name for name, kind in shape.names() if kind == "controllers"] if shape else _only_controllers(inventory)
+    some = bool(shape.controllers if shape else inventory.controllers)
+    if there and (why := system.limits.lacks.get(CONTROLLERS)):
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: {inventory.source}: {', '.join(there)} would run controllers;"
+            f" {system.name}: {why}",
+            remedy="empty the group `controllers`; of a lab, `controllers: 0`",
+        )
+    if system.ours and scenario.cluster.metadata == "quorum" and not some:
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: {inventory.source} has no controllers, which keep the metadata",
+            remedy="add hosts to the group `controllers`, or set `cluster: {metadata: zookeeper}`",
+        )
+
+
+def _only_controllers(inventory: Inventory) -> list[str]:
+    """The hosts that are controllers and not brokers."""
+    return [host.name for host in inventory.controllers if "brokers" not in host.groups]
 
 
 def refuse_too_few_brokers(suite: Path | str, scenario: Scenario, nodes: Nodes) -> None:

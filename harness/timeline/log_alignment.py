@@ -12,6 +12,7 @@ without a stamp (of a traceback, for example) have the time of the line above.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,8 @@ SLACK = SECOND // 4
 """A fault's window is observed from outside; it may have begun and ended earlier or later by this much."""
 BEGINNING, NEVER = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_NATS = re.compile(r"\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{1,6}) ")
+_OF_ETCD = re.compile(r'"ts":(?:"([^"]+)"|(\d+\.\d+))')
 
 Span = tuple[int, int]
 """The beginning and end of a period, in the run's time."""
@@ -130,14 +133,30 @@ class LogAligner:
 
 
 def stamp_of(line: str) -> tuple[int | None, str]:
-    """Return the nanoseconds since 1970 that a line begins with, and the rest; None and the whole line if none."""
+    """Return the nanoseconds since 1970 with which a line is stamped, and the rest; None and the whole line if none.
+
+    Our nodes and Apache Kafka begin a line with ISO 8601, NATS with its pid and the time (`[60] 2026/11/26
+    19:00:24.028048`, in UTC as we configure it); etcd writes JSON with `ts`.
+    """
+    if (nats := _OF_NATS.match(line)) is not None:
+        moment = datetime.strptime(nats[1], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
+        return _nanoseconds(moment), line[nats.end() :]
+    if line.startswith("{") and (etcd := _OF_ETCD.search(line)) is not None:
+        return _of_iso(etcd[1]) if etcd[1] else int(float(etcd[2]) * 1_000_000) * 1000, line
     word, _, rest = line.partition(" ")
     if len(word) < len("2026-11-21T21:11:41") or not word[0].isdigit():
         return None, line
+    stamp = _of_iso(word)
+    return (None, line) if stamp is None else (stamp, rest)
+
+
+def _of_iso(text: str) -> int | None:
     try:
-        moment = datetime.fromisoformat(word)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        return None, line
-    if moment.tzinfo is None:
-        return None, line
-    return (moment - EPOCH) // timedelta(microseconds=1) * 1000, rest
+        return None
+    return None if moment.tzinfo is None else _nanoseconds(moment)
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1) * 1000

@@ -178,8 +178,13 @@ def log_entries(log: Path, host: str, placing: LogAligner) -> Iterator[Entry]:
                 continue
             yield from (Entry(place.moment, host, early, hosts, certain=False) for early in waiting)
             waiting.clear()
-            said = "" if place.certain or stamp is None else f"   (stamped {line.partition(' ')[0]})"
+            said = "" if place.certain or stamp is None else f"   (stamped {_stamp_in(line)})"
             yield Entry(place.moment, host, text + said, hosts, place.certain)
+
+
+def _stamp_in(line: str) -> str:
+    """Return the stamp of a line as it is written, or as much of the line as holds one."""
+    return line.partition(" ")[0] if line[0].isdigit() else line[:40].strip()
 
 
 def _seen(one: ClusterObservation) -> Entry:

@@ -1,8 +1,8 @@
 """The client libraries that a suite may name, and the kits that make their clients.
 
-`mixed` assigns clients to two libraries in turn, so that one history shows what both did to the same logs. Libraries
-are imported on demand: a load worker should start in a fraction of a second, and aiokafka need not be installed where
-it is not used.
+`program` is a program of its own in any language (`programs/`); all others speak Kafka's protocol. `mixed` assigns
+clients to two libraries in turn, so that one history shows what both did to the same logs. Libraries are imported on
+demand: a load worker should start in a fraction of a second, and aiokafka need not be installed where it is not used.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from squall.workloads.clients.common.client import Client, ClientFactory, ClientPlan
+from squall.workloads.clients.programs.client import ProgramChoice, ProgramFactory
 from squall.workloads.core.ports import Clock, Connector
 
-Library = Literal["confluent", "kafka-python", "aiokafka", "native", "mixed"]
+Library = Literal["confluent", "kafka-python", "aiokafka", "native", "mixed", "program"]
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -42,11 +43,16 @@ def factory_of(
     bootstrap: Bootstrap,
     native: NativeWorld | None = None,
     security: Mapping[str, str] = NO_SECURITY,
+    program: ProgramChoice | None = None,
 ) -> ClientFactory:
     """The kit of that name for one cluster; `security` says how to connect, by librdkafka's keys.
 
     Raises LibraryMissing.
     """
+    if library == "program":
+        if program is None:
+            raise LibraryMissing('workload.client "program": no command is given, and the system brings no program')
+        return ProgramFactory(program, bootstrap)
     if library == "native":
         return _native_factory(bootstrap, native)
     if security and library != "confluent":

@@ -113,7 +113,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     the client had to restart its library. `high_watermark` and `log_start` are those of the response. `leader_epoch`
     is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader; of a send, the one
     under which the client knew the leader. `idempotent` is False for a send that the library may have retried outside
-    its promise of idempotence; None where the plan's value holds. `found` is the value of a register.
+    its promise of idempotence; None where the plan's value holds. `found` is the value of a register, `version` that
+    value's version, or the one that a write was given. `refused`: a cas found another value than it expected.
     """
 
     type: CompletionType
@@ -131,6 +132,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     node: int | None = None
     idempotent: bool | None = None
     found: int | None = None
+    version: int | None = None
+    refused: bool = False
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

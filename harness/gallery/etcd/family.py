@@ -22,11 +22,12 @@ from squall.harness.gallery.core.steps import Await, HoldWrites, Node, Release, 
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.core.waiting import wait_until
 from squall.harness.gallery.core.write_hold import WriteHold
-from squall.harness.gallery.etcd.gateway import TROUBLES, VERSION, Gateway
 from squall.harness.loopback.loopback import free_ports
+from squall.harness.systems.etcd.gateway import TROUBLES, VERSION, Gateway
+from squall.harness.systems.etcd.members import Peer, arguments
+from squall.harness.systems.etcd.system import MODULE as SERVER
 from squall.harness.yaml_source import suggestion
 
-SERVER: Final = "etcd-"
 CLIENT: Final = "json-gateway"
 MEMBER: Final = 1
 START_SECONDS: Final = 60.0
@@ -44,12 +45,8 @@ class EtcdNode(NodeProcess):
         super().__init__(directory / "node.log")
         data = directory / "data"
         data.mkdir(parents=True)
-        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-        self._command = [
-            *(str(program), "--name=m1", f"--data-dir={data}", "--log-level=warn"),
-            *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
-            *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=m1={peer}"),
-        ]
+        alone = Peer("m1", f"127.0.0.1:{port}", f"127.0.0.1:{peer_port}")
+        self._command = [str(program), *arguments(alone, [alone], str(data), {})]
         self.writes = WriteHold(data) if watched else None
 
     def lose_power(self) -> int:

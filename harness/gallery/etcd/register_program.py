@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from squall.harness.gallery.etcd.gateway import TROUBLES, VERSION, Gateway
+from squall.harness.systems.etcd.gateway import TROUBLES, VERSION, Gateway
 
 Answer = Callable[[dict[str, Any]], None]
 

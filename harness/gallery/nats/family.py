@@ -15,12 +15,13 @@ from squall.harness.artifacts.go_programs import built, go_program, versions
 from squall.harness.gallery.core.entry import Arm, Cluster, Entry
 from squall.harness.gallery.core.family import Problem, Say, Stage, without_registers
 from squall.harness.gallery.core.steps import Hold, Node, Position, Reassign, Step, Transaction
-from squall.harness.gallery.nats.nodes import SETTINGS, NatsNodes
+from squall.harness.gallery.nats.nodes import NatsNodes
 from squall.harness.gallery.nats.observer import NatsObserver
+from squall.harness.systems.nats.configuration import SETTINGS
+from squall.harness.systems.nats.system import MODULE as SERVER
+from squall.harness.systems.nats.system import PACKAGE
 from squall.harness.yaml_source import suggestion
 
-SERVER: Final = "nats-server-"
-PACKAGE: Final = "github.com/nats-io/nats-server/v2"
 CLIENT: Final = "nats.go"
 PUBLISHER: Final = Path(__file__).parent / "publisher"
 START_SECONDS: Final = 60.0

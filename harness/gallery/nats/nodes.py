@@ -12,10 +12,8 @@ the first ones does not depend on which server the election has chosen.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final
@@ -24,9 +22,10 @@ from squall.harness.gallery.core.node_process import NodeProcess, keep_files, wa
 from squall.harness.gallery.core.sync_ledger import SyncLedger
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.loopback.loopback import free_ports
+from squall.harness.systems.asked import TROUBLES, ask
+from squall.harness.systems.nats.admin import leader_in
+from squall.harness.systems.nats.configuration import Server, configuration
 
-SETTINGS: Final = ("sync_interval",)
-"""Settings of the block `jetstream` that an entry may have."""
 LOOK_EVERY_S: Final = 0.1
 MONITOR_SECONDS: Final = 2.0
 
@@ -115,15 +114,14 @@ class NatsNodes:
         keep_files(self.nodes, ("node.log", "node.conf"), directory)
 
     def _configuration(self, number: int, data: Path, settings: Mapping[str, str]) -> str:
-        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self._routes.values())
-        inside = "".join(f"  {key}: {value}\n" for key, value in settings.items())
-        return (
-            f"server_name: {name_of(number)}\n"
-            f"listen: 127.0.0.1:{self.ports[number]}\n"
-            f"http: 127.0.0.1:{self._monitors[number]}\n"
-            f'jetstream {{\n  store_dir: "{data}"\n{inside}}}\n'
-            f"cluster {{\n  name: squall\n  listen: 127.0.0.1:{self._routes[number]}\n  routes: [{routes}]\n}}\n"
+        server = Server(
+            name=name_of(number),
+            clients=f"127.0.0.1:{self.ports[number]}",
+            monitor=f"127.0.0.1:{self._monitors[number]}",
+            routes=f"127.0.0.1:{self._routes[number]}",
+            store=str(data),
         )
+        return configuration(server, [f"127.0.0.1:{port}" for port in self._routes.values()], settings)
 
 
 def _swapped(numbered: Mapping[int, Any], one: int, other: int) -> dict[int, Any]:
@@ -139,8 +137,6 @@ def name_of(number: int) -> str:
 def _meta_leader_at(monitor: int) -> str:
     """The name of the meta leader, as a server says at its monitoring port; empty if it knows none."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/jsz", timeout=MONITOR_SECONDS) as response:
-            found = json.load(response)
-    except (OSError, ValueError):
+        return leader_in(ask(("127.0.0.1", monitor), "/jsz", MONITOR_SECONDS))
+    except TROUBLES:
         return ""
-    return str(found.get("meta_cluster", {}).get("leader", ""))

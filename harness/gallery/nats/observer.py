@@ -20,12 +20,13 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig, StreamInfo
+from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NoStreamResponseError, NotFoundError
 
 from squall.harness.gallery.core.observations import MARKER, Marked, Place, Position, Read
 from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.core.waiting import wait_until
+from squall.harness.systems.nats.streams import replicas_of, stream_config
 
 CONNECT_SECONDS: Final = 2
 ANSWER_SECONDS: Final = 5.0
@@ -57,7 +58,9 @@ class NatsObserver:
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
         """Create a stream that takes the subject of its name, with that many replicas, as soon as a leader can."""
-        self._until_answered(lambda js: js.add_stream(_stream(name, len(replicas[0]))), f"stream {name}", START_SECONDS)
+        self._until_answered(
+            lambda js: js.add_stream(stream_config(name, len(replicas[0]))), f"stream {name}", START_SECONDS
+        )
 
     def in_sync(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
         """The stream's leader (-1: none), and the servers that have all that it has. Raises NotReproduced."""
@@ -167,20 +170,6 @@ class NatsObserver:
             except TROUBLES as trouble:
                 last = trouble
         raise last
-
-
-def replicas_of(info: StreamInfo, numbers: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
-    """The leader of a stream (-1: none), and the servers that are in sync with it."""
-    cluster = info.cluster
-    if cluster is None or not cluster.leader:
-        return -1, ()
-    leader = numbers[cluster.leader]
-    current = [numbers[one.name] for one in cluster.replicas or () if one.name and one.current and not one.offline]
-    return leader, tuple(sorted([leader, *current]))
-
-
-def _stream(name: str, replicas: int) -> StreamConfig:
-    return StreamConfig(name=name, subjects=[name], num_replicas=replicas)
 
 
 async def _read(marker: Marked, js: JetStreamContext) -> list[Read]:

@@ -137,8 +137,7 @@ def test_a_wrong_inventory_is_told_with_its_line(tmp_path: Path) -> None:
         load_inventory(file)
 
 
-def test_a_lab_may_have_an_ensemble_instead_of_controllers() -> None:
+def test_a_lab_may_have_an_ensemble_instead_of_controllers_or_servers_that_are_all_alike() -> None:
     found = shape(brokers=1, zookeeper=2)
     assert found.names() == [("b1", "brokers"), ("z1", "zookeeper"), ("z2", "zookeeper")]
-    with pytest.raises(ValidationError, match="controllers: 0 needs servers of an ensemble"):
-        LabTopology(controllers=0)
+    assert shape(controllers=0, brokers=2).names() == [("b1", "brokers"), ("b2", "brokers")]

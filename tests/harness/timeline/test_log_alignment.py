@@ -140,6 +140,18 @@ def test_only_faults_that_set_this_hosts_clock_disturb_it() -> None:
     [
         ("2026-11-21T21:11:41.740+00:00 node 101 starts", 1_795_295_501_740_000_000, "node 101 starts"),
         ("2026-11-21T22:11:41.740+01:00 node 101 starts", 1_795_295_501_740_000_000, "node 101 starts"),
+        ("[60] 2026/11/21 21:11:41.740000 [INF] Starting", 1_795_295_501_740_000_000, "[INF] Starting"),
+        (
+            '{"level":"info","ts":"2026-11-21T21:11:41.740Z"}',
+            1_795_295_501_740_000_000,
+            '{"level":"info","ts":"2026-11-21T21:11:41.740Z"}',
+        ),
+        (
+            '{"level":"warn","ts":1795295501.740000}',
+            1_795_295_501_740_000_000,
+            '{"level":"warn","ts":1795295501.740000}',
+        ),
+        ('{"level":"warn","ts":"soon"}', None, '{"level":"warn","ts":"soon"}'),
         ("Traceback (most recent call last):", None, "Traceback (most recent call last):"),
         ("2026-11-21T21:11:41 no zone", None, "2026-11-21T21:11:41 no zone"),
         ("0123456789012345678901234 digits", None, "0123456789012345678901234 digits"),

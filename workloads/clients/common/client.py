@@ -28,7 +28,7 @@ class ClientPlan:
     """
 
     client: int
-    role: Literal["producer", "consumer", "admin", "metadata"]
+    role: Literal["producer", "consumer", "admin", "metadata", "register"]
     threads: tuple[int, ...]
     topic_partitions: tuple[TopicPartition, ...]
     acks: Literal["all", "1", "0"] = "all"

@@ -16,10 +16,10 @@ from squall.harness.gallery.core.trouble import NotReproduced
 from squall.harness.gallery.entries import load_entry
 from squall.harness.gallery.etcd import family
 from squall.harness.gallery.etcd.family import EtcdObserver
-from squall.harness.gallery.etcd.gateway import Gateway, Refused
 from squall.harness.gallery.etcd.register_program import Program
 from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
+from squall.harness.systems.etcd.gateway import Gateway, Refused
 from tests.facts import naming
 from tests.harness.gallery.editing import edited
 from tests.waiting import wait_until

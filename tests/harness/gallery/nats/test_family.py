@@ -7,7 +7,6 @@ from typing import Any
 
 import nats.errors
 import pytest
-from nats.js.api import ClusterInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
 from nats.js.errors import NotFoundError
 
 from squall.harness.errors import UsageError
@@ -17,7 +16,7 @@ from squall.harness.gallery.nats import nodes as serving
 from squall.harness.gallery.nats import observer as observing
 from squall.harness.gallery.nats.family import NatsFamily, client_version
 from squall.harness.gallery.nats.nodes import NatsNodes
-from squall.harness.gallery.nats.observer import NO_STREAM, NatsObserver, replicas_of
+from squall.harness.gallery.nats.observer import NO_STREAM, NatsObserver
 from squall.harness.loopback.loopback import free_ports
 from squall.harness.scenario.suites import SHIPPED
 from tests.facts import naming
@@ -89,26 +88,6 @@ def test_without_a_meta_leader_nothing_is_reproduced(tmp_path: Path) -> None:
     nodes = NatsNodes(Path("nats-server"), 1, {}, tmp_path, watched=False)
     with pytest.raises(NotReproduced, match="no meta leader"):
         nodes.number_the_meta_leader_last(0.1)
-
-
-def info(leader: str | None, *peers: tuple[str, bool, bool]) -> StreamInfo:
-    replicas = [PeerInfo(name=name, current=current, offline=offline) for name, current, offline in peers]
-    state = StreamState(messages=0, bytes=0, first_seq=0, last_seq=0, consumer_count=0)
-    return StreamInfo(StreamConfig(name="events"), state, cluster=ClusterInfo(leader=leader, replicas=replicas))
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (info("n2", ("n1", True, False), ("n3", True, False)), (2, (1, 2, 3))),
-        (info("n2", ("n1", False, False), ("n3", True, True)), (2, (2,))),
-        (info(None, ("n1", True, False)), (-1, ())),
-    ],
-)
-def test_replicas_in_sync_are_the_leader_and_those_that_are_current(
-    found: StreamInfo, expected: tuple[int, tuple[int, ...]]
-) -> None:
-    assert replicas_of(found, NUMBERS) == expected
 
 
 class Answers(NatsObserver):

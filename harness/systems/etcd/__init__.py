@@ -1,0 +1,1 @@
+"""etcd as a system under test, with keys as registers."""
