@@ -24,7 +24,8 @@ TO_CONTROLLERS: Final = frozenset({"AlterPartition", "AllocateProducerIds", "Bro
 """What a broker asks of a controller by request; under ZooKeeper it asks the ensemble."""
 OF_QUORUM: Final = ("QC-", "SN-", "FM-02")
 """How the ids of requirements of a replicated metadata log begin: elections, commitment, snapshots, its size."""
-OF_KIP_966: Final = "EL-"
+OF_KIP_966: Final = frozenset({"EL-01", "EL-02", "EL-03", "EL-04", "EL-06"})
+"""Requirements of eligible leader replicas. EL-05, a return after an unclean stop, happens under each kind."""
 ELIGIBLE: Final = ("eligible.leader.replicas.version", "unclean.recovery.strategy")
 NO_ELIGIBLE_LEADERS: Final = "is about eligible leader replicas, which came after ZooKeeper"
 OF_BROKERS: Final = "broker.session.timeout.ms"
@@ -93,11 +94,12 @@ def _not_under_zookeeper(scenario: Scenario, faults: list[Mapping[str, Any]], se
     asked = [one.get("api") for one in faults if one.get("api") in TO_CONTROLLERS]
     if asked:
         return f"holds {asked[0]}, which a broker asks of the ensemble then"
-    covered = any(one.startswith(OF_KIP_966) for one in scenario.covers)
-    if covered or any(key in ELIGIBLE for key in scenario.cluster.config):
+    if OF_KIP_966 & set(scenario.covers) or any(key in ELIGIBLE for key in scenario.cluster.config):
         return NO_ELIGIBLE_LEADERS
     if any(one.get("fault") == "set-feature" for one in faults):
         return "sets a feature of the cluster"
+    if any(one.get("fault") == "reassign" for one in faults):
+        return "moves topic-partitions to brokers that may be dead, which that controller refuses"
     return None
 
 
