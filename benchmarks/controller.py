@@ -9,8 +9,8 @@ In this order, on one cluster with Kafka's default timings:
 
 1. topics are created; memory of each controller in steady state;
 2. brokers leave by controlled shutdown: until the resulting changes are committed on a majority (the heartbeat gets its
-   response), until they are applied (by the stub that applies), until the broker may stop (all others have reported
-   that they know);
+   response), until they are applied (by the stub that applies; all others have received them), until the broker may
+   stop (all others have reported that they know);
 3. the controllers are restarted, one after another, from the log alone, and from now on make snapshots;
 4. snapshots are written while the log grows: time of each, the longest wait for a response of any controller meanwhile,
    the peak memory;
@@ -27,30 +27,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from squall.benchmarks.parts.controller_processes import Controllers, LoopProbe, Stages, sampled_peak
 from squall.benchmarks.parts.measurement import Measurement
-from squall.benchmarks.parts.stub_brokers import ControllerConnection, Stub, until
+from squall.benchmarks.parts.quorum_scene import CONTROLLERS, QuorumScene
+from squall.benchmarks.parts.stub_brokers import Stub
 from squall.harness.loopback.loopback import Cluster
-from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
-from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from squall.nodes.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    TopicDataRequest,
-)
-from squall.nodes.protocol.topic_partition import METADATA_PARTITION
 
 PARTITIONS, SMALL = 10_000, 10_000
-PARTITIONS_OF_A_TOPIC, TOPICS_AT_ONCE = 1_000, 9
-BROKERS, CONTROLLERS, REPLICAS = 30, 3, 3
 ROUNDS, ROUNDS_AT_MOST = 3, 20
 MEGA = 1_000_000
 AS_SHIPPED = {
@@ -101,71 +85,19 @@ class Figures:
     by_short: Failovers = field(default_factory=Failovers)
 
 
-class Scene:
-    """The cluster with its stubs, for one measurement."""
+class Scene(QuorumScene):
+    """Our controllers with their stubs, for one measurement."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.controllers = Controllers(cluster)
-        addresses = self.controllers.addresses
-        self.stubs = [Stub(broker, addresses, applies=broker == 1) for broker in range(1, BROKERS + 1)]
-        self.connection = ControllerConnection(addresses, "bench")
-        self.tasks: list[asyncio.Task[None]] = []
+        super().__init__(self.controllers)
 
-    async def start(self) -> None:
-        await self.controllers.are_up()
-        await asyncio.gather(*(stub.register() for stub in self.stubs))
-        for stub in self.stubs:
-            self.tasks += [asyncio.create_task(stub.follow()), asyncio.create_task(stub.beat())]
-        applier = self.applier
-        await until(
-            "all stubs unfenced",
-            lambda: len(applier.brokers) == BROKERS and not any(one.fenced for one in applier.brokers.values()),
-        )
-
-    @property
-    def applier(self) -> MetadataImage:
-        image = self.stubs[0].image
-        assert image is not None
-        return image
-
-    async def create(self, partitions: int) -> None:
-        names = range(-(-partitions // PARTITIONS_OF_A_TOPIC))
-        for first in names[::TOPICS_AT_ONCE]:
-            topics = [
-                CreatableTopic(
-                    name=f"topic-{number}",
-                    num_partitions=min(PARTITIONS_OF_A_TOPIC, partitions - number * PARTITIONS_OF_A_TOPIC),
-                    replication_factor=REPLICAS,
-                )
-                for number in names[first : first + TOPICS_AT_ONCE]
-            ]
-            request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
-            await self.connection.until(lambda request=request: request, _created)  # type: ignore[misc]
-        await self.is_applied()
-
-    async def is_applied(self) -> None:
-        """Wait until the stub that applies has everything that is committed now."""
-        committed = await self._committed()
-        await until("applied", lambda: self.applier.last_offset >= committed - 1)
-
-    async def _committed(self) -> int:
-        partition = TopicDataRequest(
-            topic_name=METADATA_PARTITION.topic, partitions=[PartitionDataRequest(partition_index=0)]
-        )
-        answer = await self.connection.until(lambda: DescribeQuorumRequest(topics=[partition]), _described)
-        return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].high_watermark
-
-    async def shut_down(self, stub: Stub, figures: Figures) -> None:
-        """Shut down one broker and time it."""
-        began = time.monotonic()
-        committed = asyncio.Event()
-        leaving = asyncio.create_task(stub.leave(committed.set))
-        await committed.wait()
-        figures.committed.append(time.monotonic() - began)
-        await self.is_applied()
-        figures.applied.append(time.monotonic() - began)
-        await leaving
-        figures.let_go.append(time.monotonic() - began)
+    async def leave(self, stub: Stub, figures: Figures) -> None:
+        """Shut down one broker and note the times."""
+        found = await self.shut_down(stub)
+        figures.committed.append(found.committed)
+        figures.applied.append(found.applied)
+        figures.let_go.append(found.let_go)
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
@@ -198,24 +130,11 @@ class Scene:
 
     async def fail_over(self, found: Failovers) -> float:
         """Kill the active controller, wait for the next commit, start it again. Returns the seconds of its start."""
-        await self.commit_something()
-        active = self.controllers.ids[self.connection.at]
-        survivors = [one for one in self.controllers.ids if one != active]
-        killed_at = time.monotonic()
-        self.controllers.node(active).kill()
-        block = await self.commit_something()
-        found.committed.append(time.monotonic() - killed_at)
-        await until("applied", lambda: self.applier.next_producer_id > block)
-        found.applied.append(time.monotonic() - killed_at)
-        found.stages.append(await self.controllers.stages(survivors, killed_at))
-        return await self.controllers.start(active)
-
-    async def commit_something(self) -> int:
-        """Commit a block of producer ids through the active controller. Returns the first id."""
-        stub = self.stubs[0]
-        request = AllocateProducerIdsRequest(broker_id=stub.broker, broker_epoch=stub.epoch)
-        answer = await self.connection.until(lambda: request, _allocated)
-        return cast(AllocateProducerIdsResponse, answer).producer_id_start
+        one = await self.replace_active()
+        found.committed.append(one.committed)
+        found.applied.append(one.applied)
+        found.stages.append(one.stages)
+        return await self.controllers.start(one.killed)
 
     async def reconfigure(self, properties: Mapping[str, str]) -> list[float]:
         """Restart all with other settings, the active one last. Returns the seconds of each."""
@@ -224,27 +143,6 @@ class Scene:
         active = self.controllers.ids[self.connection.at]
         order = [*(one for one in self.controllers.ids if one != active), active]
         return [await self.controllers.restart(one) for one in order]
-
-    async def close(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        for stub in self.stubs:
-            stub.close()
-        self.connection.close()
-
-
-def _created(answer: object) -> bool:
-    codes = [topic.error_code for topic in cast(CreateTopicsResponse, answer).topics]
-    return all(code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for code in codes)
-
-
-def _allocated(answer: object) -> bool:
-    return cast(AllocateProducerIdsResponse, answer).error_code == ErrorCode.NONE
-
-
-def _described(answer: object) -> bool:
-    return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 def _say(what: str) -> None:
@@ -261,7 +159,7 @@ async def measure(cluster: Cluster, partitions: int, rounds: int) -> Figures:
         await _create(scene, figures)
         _say("brokers leave")
         for stub in scene.stubs[-rounds:]:
-            await scene.shut_down(stub, figures)
+            await scene.leave(stub, figures)
         figures.resident_later = scene.controllers.resident()
         _say("controllers start with the log alone")
         figures.replay_log = await scene.reconfigure(

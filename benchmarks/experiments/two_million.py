@@ -1,15 +1,16 @@
 """The experiment of the sources: controlled shutdown and controller failover, ZooKeeper beside the quorum controller.
 
-Three systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
+Systems with the same number of topic-partitions, each of three replicas over thirty stub brokers
 (`parts/zookeeper_stubs.py`, `benchmarks/parts/stub_brokers.py`), on loopback:
 
 * Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
+* Apache Kafka 3.9.2 and 4.4.0 with their own quorums of three controllers;
 * Squall's own ZooKeeper controller, on such a server, with Kafka's ten requests at a time;
 * Squall's quorum of three controllers.
 
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
 changes, and SIGKILL of the active controller, until another one serves and until every broker has heard of it. Five
-shutdowns before the counted ones warm up the virtual machine. Time-outs are the systems' defaults, and detection is a
+shutdowns before the counted ones warm up a virtual machine. Time-outs are the systems' defaults, and detection is a
 figure of its own.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
@@ -19,46 +20,19 @@ greatest number beside the published ones, which are for two million (docs/exper
 
 from __future__ import annotations
 
-import asyncio
 import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
-from squall.benchmarks.controller import AS_SHIPPED as QUORUM_SETTINGS
-from squall.benchmarks.controller import CONTROLLERS, NO_SNAPSHOTS, Scene
-from squall.benchmarks.controller import Figures as QuorumFigures
+from squall.benchmarks.experiments.parts.arm import Arm
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
-from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
-from squall.benchmarks.experiments.parts.squall_process import SquallProcess
-from squall.benchmarks.experiments.parts.zookeeper_stubs import (
-    REQUEST_MAX,
-    Client,
-    Layout,
-    ZookeeperStub,
-    quiet,
-    request_shutdown,
-    write_topics,
-)
+from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS, with_kafkas_quorum, with_quorum
+from squall.benchmarks.experiments.parts.zookeeper_arms import ROUNDS_AT_MOST, with_kafka, with_our_controller
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.artifacts.zookeeper import AS_SHIPPED
-from squall.harness.loopback.ensemble import Ensemble
-from squall.harness.loopback.loopback import Cluster
 
 PARTITIONS, SHORT_PARTITIONS, ROUNDS = 10_000, 1_000, 3
 SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
-BROKERS, PARTITIONS_OF_A_TOPIC = 30, 1_000
-WARM_UPS, ROUNDS_AT_MOST = 5, 5
-"""Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
-FIRST, SECOND = 100, 101
-"""Broker ids of the processes that may be the controller."""
-IN_FLIGHT = 10
-"""Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
-QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 10.0
-"""The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
-POLL_S = 0.02
 MEGA = 1_000_000
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
@@ -85,189 +59,6 @@ FITTED_FROM = 3
 """A line through fewer numbers of topic-partitions says nothing."""
 
 
-@dataclass
-class Arm:
-    """The results of one system with one number of topic-partitions, in seconds."""
-
-    system: str
-    partitions: int
-    load: float = 0.0
-    answered: list[float] = field(default_factory=list)
-    applied: list[float] = field(default_factory=list)
-    detected: float = 0.0
-    stages: dict[str, float] = field(default_factory=dict)
-    """Of the failover, each since the one before."""
-    failover: float = 0.0
-    """SIGKILL until another controller serves."""
-    failover_applied: float = 0.0
-    memory: dict[str, int] = field(default_factory=dict)
-    """Resident bytes of each kind of process, at the end."""
-
-
-# -- controllers that ZooKeeper elects ---------------------------------------------------------------------------------
-
-
-def with_kafka(partitions: int, rounds: int) -> Arm:
-    """Measure Apache Kafka's ZooKeeper controller."""
-
-    def process(broker: int, zookeeper: str) -> ElectedProcess:
-        return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
-
-    return with_zookeeper("Apache Kafka 3.9.2, ZooKeeper", process, partitions, rounds)
-
-
-def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:
-    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
-    name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
-    return with_zookeeper(name, lambda *where: SquallProcess(*where, in_flight=in_flight), partitions, rounds)
-
-
-def with_zookeeper(name: str, process: Callable[[int, str], ElectedProcess], partitions: int, rounds: int) -> Arm:
-    """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
-    arm = Arm(name, partitions)
-    heap = 512 + partitions // 200
-    with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
-        ensemble.wait_until_ready()
-        controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
-        try:
-            asyncio.run(_measure(ensemble, controllers, arm, rounds))
-        finally:
-            for one in controllers:
-                one.close()
-    return arm
-
-
-async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, rounds: int) -> None:
-    client = Client(ensemble.addresses)
-    layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
-    stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
-    patience_s = 120 + arm.partitions / 1000
-    try:
-        _say(f"{arm.system}: {arm.partitions} topic-partitions are written")
-        began = time.monotonic()
-        await write_topics(client, layout)
-        arm.load = time.monotonic() - began
-        await client.make("/brokers/ids")
-        for stub in stubs:
-            await stub.start()
-        first, second = controllers
-        first.start()
-        await _logged(first, first.texts.serves or first.texts.elected, patience_s)
-        await _heard(stubs, 0.0, patience_s)
-        second.start()
-        await _logged(second, second.texts.started, patience_s)
-        await quiet(stubs, _quiet_s(arm), patience_s)
-        _say("brokers leave")
-        for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
-            await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
-        arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
-        _say("the controller is killed")
-        await _fail_over(first, second, stubs, arm, patience_s)
-    except BaseException:
-        _say("\n".join(one.end_of_log() for one in controllers))
-        raise
-    finally:
-        for stub in stubs:
-            await stub.close()
-        client.close()
-
-
-def _quiet_s(arm: Arm) -> float:
-    return QUIET_S + QUIET_S_OF_A_MILLION * arm.partitions / MEGA
-
-
-async def _shut_down(
-    controller: ElectedProcess,
-    stub: ZookeeperStub,
-    stubs: list[ZookeeperStub],
-    arm: Arm,
-    patience_s: float,
-    *,
-    counts: bool,
-) -> None:
-    began = time.monotonic()
-    remaining = await request_shutdown(controller.address, stub, patience_s)
-    answered = time.monotonic() - began
-    assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
-    applied = await quiet(stubs, _quiet_s(arm), patience_s) - began
-    if counts:
-        arm.answered.append(answered)
-        arm.applied.append(max(answered, applied))
-    await stub.leave()
-    stubs.remove(stub)
-    await stub.close()
-    await quiet(stubs, _quiet_s(arm), patience_s)
-
-
-async def _fail_over(
-    old: ElectedProcess, new: ElectedProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
-) -> None:
-    killed = old.kill()
-    at = await _logged(new, new.texts.elected, patience_s, since=killed)
-    arm.detected = at - killed
-    ends = {stage: await _logged(new, text, patience_s, since=killed) for stage, text in new.texts.stages.items()}
-    if new.texts.serves is None:
-        ends["read from ZooKeeper"] = await _heard(stubs, at, patience_s)
-    else:
-        ends["decided"] = await _logged(new, new.texts.serves, patience_s, since=killed)
-    for stage, ended in ends.items():
-        arm.stages[stage] = ended - at
-        at = ended
-    arm.failover = at - killed
-    applied = await quiet(stubs, _quiet_s(arm), patience_s)
-    arm.stages["sent to every broker"] = max(applied - at, 0.0)
-    arm.failover_applied = max(applied, at) - killed
-
-
-async def _heard(stubs: Sequence[ZookeeperStub], since: float, timeout_s: float) -> float:
-    """Wait until the controller has sent something to a broker since a time. Returns when that was seen."""
-    deadline = time.monotonic() + timeout_s
-    while max(one.heard_at for one in stubs) <= since:
-        assert time.monotonic() < deadline, f"no controller has sent anything in {timeout_s:.0f} s"
-        await asyncio.sleep(POLL_S)
-    return time.monotonic()
-
-
-async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
-    return await asyncio.to_thread(process.wait_for, text, since=since, timeout_s=timeout_s)
-
-
-# -- the quorum controller ---------------------------------------------------------------------------------------------
-
-
-def with_quorum(partitions: int, rounds: int) -> Arm:
-    """Measure Squall's quorum of controllers."""
-    arm = Arm("Squall, quorum", partitions)
-    with Cluster(
-        brokers=0, controllers=CONTROLLERS, properties={**QUORUM_SETTINGS, **NO_SNAPSHOTS}, trace=True
-    ) as cluster:
-        asyncio.run(_measure_quorum(cluster, arm, rounds))
-    return arm
-
-
-async def _measure_quorum(cluster: Cluster, arm: Arm, rounds: int) -> None:
-    scene, figures = Scene(cluster), QuorumFigures(arm.partitions)
-    try:
-        await scene.start()
-        _say(f"{arm.system}: {arm.partitions} topic-partitions are created")
-        began = time.monotonic()
-        await scene.create(arm.partitions)
-        arm.load = time.monotonic() - began
-        _say("brokers leave")
-        for stub in scene.stubs[-rounds:]:
-            await scene.shut_down(stub, figures)
-        arm.answered, arm.applied = figures.committed, figures.applied
-        arm.memory = {"controller": max(scene.controllers.resident())}
-        _say("the active controller is killed")
-        await scene.fail_over(figures.by_default)
-        (stages,) = figures.by_default.stages
-        arm.detected = stages.detect
-        arm.failover, arm.failover_applied = figures.by_default.committed[0], figures.by_default.applied[0]
-        arm.stages = {"elected": stages.elect - stages.detect, "replayed": stages.load - stages.elect}
-    finally:
-        await scene.close()
-
-
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +77,14 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
         yield Measurement(f"    resident memory, {kind}", size / MEGA, "MB", higher_is_better=False)
 
 
+def comparisons(arms: Sequence[Arm]) -> Iterator[Measurement]:
+    """Compare the first system, which is Kafka's with ZooKeeper, with each quorum: Kafka's own ones and ours."""
+    zookeeper, *others = arms
+    for quorum in others:
+        if quorum.has_quorum:
+            yield from comparison(zookeeper, quorum)
+
+
 def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
     """Compare both systems with one number of topic-partitions; the published ratios are the bar at a large one."""
     shutdown = statistics.median(zookeeper.applied) / statistics.median(quorum.applied)
@@ -296,7 +95,7 @@ def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
     ):
         must = round(published.ratio, 1) if zookeeper.partitions >= COMPARED_FROM else None
         yield Measurement(
-            f"{_size(zookeeper.partitions)}: {name}, ZooKeeper to quorum", ratio, "times", must=must,
+            f"{_size(zookeeper.partitions)}: {name}, {zookeeper.system} to {quorum.system}", ratio, "times", must=must,
             reference=f"{published.ratio:.1f} times at {_size(PUBLISHED_PARTITIONS)} (published)",
         )  # fmt: skip
 
@@ -373,9 +172,13 @@ def _size(partitions: int) -> str:
     return f"{partitions:,}".replace(",", " ")
 
 
-def _say(what: str) -> None:
-    """Report progress: large numbers take minutes."""
-    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+ARMS: tuple[Callable[[int, int], Arm], ...] = (
+    with_kafka,
+    *(partial(with_kafkas_quorum, version) for version in KAFKA_QUORUMS),
+    with_our_controller,
+    with_quorum,
+)
+"""Each measures a system with so many topic-partitions and rounds; the first is what the quorums are compared with."""
 
 
 def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False) -> Iterator[Measurement]:
@@ -386,9 +189,9 @@ def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
         arms = []
-        for measure in (with_kafka, with_our_controller, with_quorum):
+        for measure in ARMS:
             arms.append(measure(size, rounds))
             yield from figures_of(arms[-1])
-        yield from comparison(arms[0], arms[-1])
+        yield from comparisons(arms)
         measured.append(arms[0])
     yield from fits(measured)

@@ -69,6 +69,10 @@ class Controllers:
                 assert node.pid is not None, f"controller {one} has died: {node.log[-1000:]}"
                 await asyncio.sleep(0.05)
 
+    def kill(self, controller: int) -> None:
+        """Send SIGKILL to one, and wait until it has ended."""
+        self.node(controller).kill()
+
     def resident(self) -> list[int]:
         """Resident bytes of each running controller."""
         return [psutil.Process(pid).memory_info().rss for one in self.ids if (pid := self.node(one).pid) is not None]
@@ -131,7 +135,7 @@ class Controllers:
         return (min(loaded) if loaded else time.monotonic()) - began
 
     async def restart(self, controller: int) -> float:
-        self.node(controller).kill()
+        self.kill(controller)
         return await self.start(controller)
 
     async def applied(self, controller: int) -> float:

@@ -132,14 +132,18 @@ class Stub:
 
     # -- lifecycle ------------------------------------------------------------------------------------------------
 
-    async def register(self) -> None:
-        request = BrokerRegistrationRequest(
+    def registration(self) -> BrokerRegistrationRequest:
+        """What the broker says of itself when it registers."""
+        return BrokerRegistrationRequest(
             broker_id=self.broker,
             cluster_id=CLUSTER_ID,
             incarnation_id=self.broker.to_bytes(16, "big"),
             listeners=[Listener("PLAINTEXT", "127.0.0.1", 9092, 0)],
             log_dirs=[self.broker.to_bytes(16, "big")],
         )
+
+    async def register(self) -> None:
+        request = self.registration()
         answer = await self._lifecycle.until(
             lambda: request, lambda one: cast(BrokerRegistrationResponse, one).error_code == ErrorCode.NONE
         )
@@ -236,12 +240,16 @@ class Stub:
             last_offset, _, batch = self._waiting.pop(0)
             for header, one in iterate_batches(batch):
                 if not header.is_control:
-                    image.replay_values(parse_values(one), header.base_offset, header.leader_epoch)
+                    self.replay(image, parse_values(one), header.base_offset, header.leader_epoch)
                 applied += header.count
             image.passed(last_offset)
             if applied >= APPLIED_AT_ONCE:
                 applied = 0
                 await asyncio.sleep(0)
+
+    def replay(self, image: MetadataImage, values: Sequence[bytes], offset: int, epoch: int) -> None:
+        """Apply the records of one batch; the first has this offset."""
+        image.replay_values(values, offset, epoch)
 
     def close(self) -> None:
         self._lifecycle.close()

@@ -328,7 +328,7 @@ def plan(
     "squall simulate swarm --recipe 7@12.5s:99 · squall simulate swarm --seeds 20 --buggify · "
     "squall simulate worlds --seeds 100000 --spark-master spark://HOST:7077 --shrink · "
     "squall simulate swarm --seeds 20 --traces before.txt · squall simulate swarm --seeds 20 --same-as before.txt · "
-    "squall simulate swarm --buggify fetch-empty,turn-late",
+    "squall simulate swarm --buggify fetch-empty,turn-late · squall simulate leader-kill-loop --metadata memory",
 )
 def simulate(
     scenario: Annotated[
@@ -369,6 +369,14 @@ def simulate(
             help="let rare but legal things happen: where each seed draws, at these places, or none",
         ),
     ] = "",
+    metadata: Annotated[
+        str,
+        typer.Option(
+            "--metadata",
+            metavar="KIND",
+            help="another kind of controller than the scenario's: zookeeper, memory, quorum",
+        ),
+    ] = "",
     shrink_failures: Annotated[
         bool, typer.Option("--shrink", help="shrink the first failing seed of each kind afterwards")
     ] = False,
@@ -391,6 +399,8 @@ def simulate(
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
         if spark_master is not None or shrink_failures:
             raise UsageError("--recipe is one run, here", remedy="leave out --spark-master and --shrink")
+        if metadata:
+            raise UsageError("--recipe takes the scenario's kind of controller", remedy="leave out --metadata")
         if traces is not None or same_as is not None:
             raise UsageError("--recipe is no seed of its own", remedy="leave out --traces and --same-as")
         return simulate_recipe(
@@ -413,6 +423,7 @@ def simulate(
         only=only,
         observed=observer,
         buggify=buggify_places,
+        metadata=metadata,
         spark_master=spark_master,
         shrink=shrink_failures,
         lake=lake_for_rows(lake, no_lake),

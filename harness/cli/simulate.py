@@ -22,6 +22,7 @@ from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.explain.spacetime import save_picture
 from squall.harness.simulation.explain.traced import trace_of
 from squall.harness.simulation.run.buggified import buggify_words, named_places
+from squall.harness.simulation.run.metadata_kinds import kind_of, refuse_kind
 from squall.harness.simulation.run.on_spark import simulate_on_spark
 from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.recipe import load_recipe, parse_recipe
@@ -31,6 +32,7 @@ from squall.harness.simulation.run.run import (
     OPERATIONS,
     SimOptions,
     SimResult,
+    metadata_words,
     refuse_kept,
     seed_words,
 )
@@ -65,6 +67,7 @@ def simulate(
     only: str | None = None,
     observed: bool = True,
     buggify: str = "",
+    metadata: str = "",
     spark_master: str | None = None,
     shrink: bool = False,
     lake: Path | None = None,
@@ -86,7 +89,14 @@ def simulate(
     named_places(buggify)
     wanted_traces = None if same_as is None else read_traces(same_as)
     scenario, said = find_scenario(name, swarm=swarm, only=only)
-    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed, buggify=buggify)
+    kind = kind_of(metadata) if metadata else None
+    if kind is not None:
+        refuse_kind(scenario, kind)
+        if shrink:
+            raise UsageError("--shrink takes the scenario's kind of controller", remedy="leave out --metadata")
+    options = SimOptions(
+        swarm=swarm, mutants=mutants, keep=keep, said=said, observed=observed, metadata=kind, buggify=buggify
+    )
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
     if keep is not None:
@@ -271,9 +281,14 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
     unobserved = "" if options.observed else " --no-observer"
-    if result.verdict == "invalid" and listable and " --only " not in name and not options.buggify:
+    if (
+        result.verdict == "invalid"
+        and listable
+        and " --only " not in name
+        and not (options.buggify or options.metadata)
+    ):
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
-    rare = buggify_words(options.buggify)
+    rare = metadata_words(options) + buggify_words(options.buggify)
     words.append(f"  Repeat with: squall simulate {name} {seed_words(result.seed, options)}{flags}{unobserved}{rare}")
     return "\n".join(words)
 

@@ -94,7 +94,7 @@ class Broker:
         self._applied_offset, self._has_strays = -1, False
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
-        self._metadata = MetadataApi(config, self.image)
+        self._metadata = MetadataApi(config, self.image, lambda: self.observer.controller_id)
         self.fetching = FetchHandler(
             config,
             self.replicas,

@@ -21,6 +21,9 @@ class MetadataSource(Protocol):
     names_all: bool
     """Whether this broker's registration comes with all of its topic-partitions: logs of others are strays then."""
 
+    controller_id: int | None
+    """The controller that clients are to be given, -1 if none is known; None if any broker will do."""
+
     @property
     def is_loading(self) -> bool:
         """Whether the source has more work that needs no input; the broker calls `advance` again soon."""

@@ -46,6 +46,7 @@ class MetadataObserver:
         self.last_applied_ms = -1
         self.snapshots_loaded = 0
         self.names_all = True
+        self.controller_id: int | None = None
         self._loader: SnapshotLoader | None = None
 
     @property

@@ -47,6 +47,7 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.configs import ConfigControl
+from squall.nodes.controller.decision_log import DecisionLog
 from squall.nodes.controller.error_responses import not_controller, outcome_unknown
 from squall.nodes.controller.features import FeatureControl
 from squall.nodes.controller.isr import IsrControl
@@ -79,7 +80,6 @@ from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest
 from squall.nodes.protocol.requests.session import OutboundRequest, ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.errors import NotLeader
-from squall.nodes.raft.replica import RaftReplica
 
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
@@ -112,7 +112,7 @@ class QuorumController:
     def __init__(
         self,
         config: ControllerConfig,
-        raft: RaftReplica,
+        raft: DecisionLog,
         *,
         rng: Rng,
         trace: Trace,

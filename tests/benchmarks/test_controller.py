@@ -22,7 +22,7 @@ def test_topic_partitions_are_created_moved_and_survive_a_controller() -> None:
             image = scene.applier
             assert sum(len(topic.partitions) for topic in image.topics.values()) == PARTITIONS
             last = scene.stubs[-1]
-            await scene.shut_down(last, figures)
+            await scene.leave(last, figures)
             await scene.is_applied()
             assert image.brokers[last.broker].fenced, "it was let go without being fenced"
             assert not any(one.leader == last.broker for _, _, one in image.all_partitions())

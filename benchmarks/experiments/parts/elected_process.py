@@ -1,7 +1,7 @@
-"""A broker process that ZooKeeper may elect as the controller, and its log with times; for experiments.
+"""A process of a cluster with its log and times, such as a broker that ZooKeeper may elect; for experiments.
 
 The log is read as it is written, and each line keeps the time of this machine's monotonic clock at which it arrived.
-`kafka_process.py` is Apache Kafka, `squall_process.py` is ours.
+`kafka_process.py` is Apache Kafka with ZooKeeper, `squall_process.py` ours, `kafka_controllers.py` a quorum of Kafka.
 """
 
 from __future__ import annotations
@@ -43,25 +43,18 @@ class LogTexts:
     """The ends of the stages between `elected` and `serves`, in their order."""
 
 
-class ElectedProcess(ABC):
+class LoggingProcess(ABC):
     """One process; a subclass gives the command."""
 
-    texts: LogTexts
-
-    def __init__(self, broker: int, port: int) -> None:
-        self.broker = broker
-        self.port = port
+    def __init__(self, node: int) -> None:
+        self.node = node
         self.lines: list[Logged] = []
-        self.directory = Path(tempfile.mkdtemp(prefix=f"squall-elected-{broker}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"squall-process-{node}-"))
         self._process: subprocess.Popen[str] | None = None
 
     @abstractmethod
     def command(self) -> Sequence[str]:
         """Return the command line that starts it."""
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -99,7 +92,7 @@ class ElectedProcess(ABC):
         deadline = time.monotonic() + timeout_s
         while (found := self.logged(text, since)) is None:
             if not self.is_running or time.monotonic() > deadline:
-                raise AssertionError(f"broker {self.broker} does not log {text!r}:\n{self.end_of_log()}")
+                raise AssertionError(f"node {self.node} does not log {text!r}:\n{self.end_of_log()}")
             time.sleep(POLL_S)
         return found
 
@@ -117,3 +110,17 @@ class ElectedProcess(ABC):
     def close(self) -> None:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class ElectedProcess(LoggingProcess):
+    """A broker process that ZooKeeper may elect as the controller."""
+
+    texts: LogTexts
+
+    def __init__(self, broker: int, port: int) -> None:
+        super().__init__(broker)
+        self.port = port
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port

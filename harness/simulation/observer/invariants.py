@@ -35,7 +35,11 @@ from squall.harness.simulation.observer.state.observed_cluster import READ_BYTES
 from squall.harness.simulation.observer.state.observed_ensemble import ObservedEnsemble
 from squall.harness.simulation.observer.state.observed_images import Changed
 from squall.harness.simulation.observer.state.observed_log import Batch, InvariantBroken
+from squall.harness.simulation.observer.state.observed_memory import ObservedMemory
 from squall.harness.simulation.world.ensemble import SimEnsemble
+from squall.harness.simulation.world.memory.broker_node import MemoryBroker
+from squall.harness.simulation.world.memory.controller_node import MemoryController
+from squall.harness.simulation.world.memory.memory_log import MemoryLog
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage
@@ -99,6 +103,11 @@ class Observer:
     def watch_ensemble(self, ensemble: SimEnsemble) -> None:
         """Register the ensemble that keeps the metadata instead of a quorum."""
         ensemble.on_decided = ObservedEnsemble(self.cluster, self._registered).decided
+
+    def watch_memory(self, memory: MemoryLog) -> None:
+        """Register the log of a single controller that keeps the metadata instead of a quorum."""
+        observed = ObservedMemory(self.cluster)
+        memory.on_begin, memory.on_append = observed.begun, observed.appended
 
     def leaders_of(self, place: str) -> Mapping[int, str]:
         """Return the leaders of `events-0` by leader epoch; of a topic created again, of its newest incarnation."""
@@ -178,6 +187,10 @@ class Observer:
     def _look_at_control(self, process: SimProcess, node: BaseNode, traced: list[TraceEvent]) -> None:
         if (with_quorum := node_of_quorum(node)) is not None:
             self._look_at_metadata(process, with_quorum, traced)
+        elif isinstance(node, MemoryController):
+            self._look_at_image(process, "controller", node.image)
+        elif isinstance(node, MemoryBroker):
+            self._look_at_image(process, "broker", node.image)
         for hook in self._on_images:
             hook(process, node)
 

@@ -42,6 +42,7 @@ from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.buggified import buggified, buggify_words
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
+from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
@@ -110,6 +111,8 @@ class SimOptions:
     """The kinds of fault that a swarm draws from; by default the seed chooses."""
     continuations: tuple[Continuation, ...] = ()
     """Where the run goes on with other seeds, in order of time; see `recipe.py`."""
+    metadata: Metadata | None = None
+    """What keeps the metadata, if something else than in the scenario; the data plane is the same (DA-04)."""
     buggify: str = ""
     """What rare but legal things may happen; see `buggified.py`. Empty: what the scenario says."""
 
@@ -159,6 +162,7 @@ class Simulation:
     ) -> None:
         scenario = buggified(draw_world(scenario, seed), seed, options.buggify)
         cluster = scenario.cluster
+        metadata = options.metadata or cluster.metadata
         self.scenario = scenario
         self.seed = seed
         self.options = options
@@ -170,12 +174,13 @@ class Simulation:
         self.shape = ClusterShape(
             controllers=cluster.controllers,
             brokers=cluster.brokers,
-            config={key: _text(value) for key, value in cluster.config.items()},
+            config={key: _text(value) for key, value in settings_under(scenario, metadata).items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
             racks=_racks(scenario),
-            zookeeper=cluster.metadata == "zookeeper",
+            zookeeper=metadata == "zookeeper",
+            memory=metadata == "memory",
             buggify=cluster.buggify,
             variant=Variant(Replication(cluster.replication)),
         )
@@ -199,6 +204,8 @@ class Simulation:
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         if self.world.ensemble is not None:
             self.observer.watch_ensemble(self.world.ensemble)
+        if self.world.memory is not None:
+            self.observer.watch_memory(self.world.memory)
         for continuation in options.continuations:
             self.world.kernel.at(continuation.at, self.world.streams.reseed, continuation.seed)
         self.witness.watch(self.world)
@@ -337,6 +344,7 @@ class Simulation:
         words = f"squall simulate {said} {seed_words(self.seed, self.options)}"
         words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
         words += " --swarm" if self.options.swarm else ""
+        words += metadata_words(self.options)
         return words + ("" if self.options.observed else " --no-observer") + buggify_words(self.options.buggify)
 
     async def _run(self) -> None:
@@ -346,7 +354,7 @@ class Simulation:
             world.connector(),
             world.bootstrap(),
             [(address, port) for _, address, port in voters_of(world.places)],
-            has_quorum=world.ensemble is None,
+            has_quorum=world.has_quorum,
         )
         topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
         await create_topics(admin, topics, READY_SECONDS)
@@ -576,6 +584,11 @@ def seed_words(seed: int, options: SimOptions) -> str:
     if options.kinds or options.continuations:
         return f"--recipe {recipe_text(seed, options.kinds, options.continuations)}"
     return f"--seed {seed}"
+
+
+def metadata_words(options: SimOptions) -> str:
+    """Return the option of the command line that names the kind of controller, if it is not the scenario's."""
+    return "" if options.metadata is None else f" --metadata {options.metadata}"
 
 
 def seed_directory(keep: Path, seed: int) -> Path:

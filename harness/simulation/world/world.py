@@ -23,6 +23,9 @@ from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.ensemble import PORT as ENSEMBLE_PORT
 from squall.harness.simulation.world.ensemble import SimEnsemble
 from squall.harness.simulation.world.kernel import Kernel
+from squall.harness.simulation.world.memory.broker_node import MemoryBroker
+from squall.harness.simulation.world.memory.controller_node import MemoryController
+from squall.harness.simulation.world.memory.memory_log import MemoryLog
 from squall.harness.simulation.world.network import SimNetwork
 from squall.harness.simulation.world.process import NodeFactory, SimProcess, SimWallClock
 from squall.harness.simulation.world.streams import Streams
@@ -60,6 +63,8 @@ class ClusterShape:
     """The racks in which the brokers stand, in turn; without any, brokers have no rack."""
     zookeeper: bool = False
     """ZooKeeper keeps the metadata, in a simulated ensemble, and elects one of the brokers as the controller."""
+    memory: bool = False
+    """A single controller keeps the metadata in memory (`world/memory`)."""
     buggify: tuple[str, ...] = ()
     """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
     variant: Variant = KRAFT
@@ -112,7 +117,7 @@ def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
         )
     controllers = tuple(
         SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, ("controller",))
-        for number in range(0 if shape.zookeeper else shape.controllers)
+        for number in range(0 if shape.zookeeper else 1 if shape.memory else shape.controllers)
     )
     brokers = tuple(
         SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, ("broker",))
@@ -195,6 +200,7 @@ class SimWorld:
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
         self.ensemble = self._ensemble() if shape.zookeeper else None
+        self.memory = MemoryLog() if shape.memory else None
         addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
         if shape.zookeeper:
             addresses |= ENSEMBLE
@@ -254,6 +260,14 @@ class SimWorld:
 
     def _factory(self, place: SimPlace, config: NodeConfig, shape: ClusterShape, buggify: Buggify) -> NodeFactory:
         mutants = shape.mutants
+        if self.memory is not None:
+            return partial(
+                partial(MemoryController, config, self.memory)
+                if place.is_controller
+                else partial(MemoryBroker, config),
+                mutants=mutants,
+                buggify=buggify,
+            )
         if self.ensemble is None:
             return node_factory(config, mutants, buggify, shape.variant)
 
@@ -272,6 +286,11 @@ class SimWorld:
     def _rarities(self, user: int | str, trace: Trace) -> SeededBuggify:
         """Return the decisions for a node, or the network; each happening is traced."""
         return self.buggify.of(str(user), lambda name: trace.event("buggify", node=user, place=name))
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a quorum of controllers keeps the metadata."""
+        return self.ensemble is None and self.memory is None
 
     @property
     def hosts(self) -> Mapping[str, SimHost]:
@@ -304,7 +323,7 @@ class SimWorld:
         names = {place.node_id: place.name for place in self.places}
         controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
         client = NativeOperator(
-            self.connector(), self.bootstrap(), tuple(controllers.values()), has_quorum=self.ensemble is None
+            self.connector(), self.bootstrap(), tuple(controllers.values()), has_quorum=self.has_quorum
         )
         return ClusterAdmin(client, {place.name: place.node_id for place in self.places}, controllers)
 
@@ -333,7 +352,7 @@ class SimClusterView:
     """Which node leads what, read from the nodes themselves; implements `nemesis.ports.ClusterView`.
 
     The view is that of the running node with the newest metadata, like that of an admin client that asks all nodes.
-    Without a quorum any broker may be the controller.
+    With ZooKeeper any broker may be the controller.
     """
 
     def __init__(

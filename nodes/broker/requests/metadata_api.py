@@ -1,13 +1,13 @@
 """Metadata, DescribeCluster, DescribeConfigs: report the image's content in the clients' terms.
 
 Fenced brokers are left out (BL-06), so that no client waits for one; a topic-partition whose leader in the image is
-fenced is reported as LEADER_NOT_AVAILABLE. Clients are given this broker as the controller: clients cannot reach the
-real controller's listener, and any broker forwards to it.
+fenced is reported as LEADER_NOT_AVAILABLE. With a quorum clients are given this broker as the controller: they cannot
+reach the real one's listener, and any broker forwards to it. A ZooKeeper-era controller is a broker, and it is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from squall.nodes.broker.hosting.config import BrokerConfig
 from squall.nodes.metadata.image import BrokerRegistration, Endpoint, MetadataImage, PartitionRegistration, Topic
@@ -37,6 +37,7 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.topic_partition import ZERO_ID
 
 NO_LEADER = -1
+NO_CONTROLLER = -1
 SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
 NAMES_BY_ID_SINCE = 12
 """The first version of Metadata that allows requests by topic id; before, each response needs a name (KIP-516)."""
@@ -50,9 +51,11 @@ class MetadataApi:
     Each request builds its own response; the image is small and such requests are rare.
     """
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage, known_controller: Callable[[], int | None]) -> None:
+        """`known_controller` returns the controller to name, -1 if there is none, None for this broker."""
         self._config = config
         self._image = image
+        self._known_controller = known_controller
 
     def unfenced(self, listener: str) -> list[tuple[BrokerRegistration, Endpoint]]:
         """Brokers that a client of this listener may use."""
@@ -84,8 +87,11 @@ class MetadataApi:
 
     def _controller(self, brokers: list[tuple[BrokerRegistration, Endpoint]]) -> int:
         ids = [broker.id for broker, _ in brokers]
+        known = self._known_controller()
+        if known is not None:
+            return known if known in ids else NO_CONTROLLER
         own = self._config.node_id
-        return own if own in ids else ids[0] if ids else -1
+        return own if own in ids else ids[0] if ids else NO_CONTROLLER
 
     def _topics(
         self, version: int, body: MetadataRequest, alive: list[int]

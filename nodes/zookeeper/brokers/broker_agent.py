@@ -58,7 +58,6 @@ class BrokerAgent:
     ) -> None:
         self.controller_epoch = 0
         """The newest controller epoch of a request that this broker has accepted."""
-        self.controller_id = -1
         self.registration = Registration(node, cluster_id, client, clock, self._begin)
         self.isr_writer = IsrWriter(node, client, image, lambda: self.controller_epoch, trace, mutants)
         self._node = node
@@ -147,7 +146,6 @@ class BrokerAgent:
     def _accept(self, body: ControllerRequest) -> None:
         self._trace.event("zk_request", node=self._node, api=body.API_KEY, epoch=body.controller_epoch)
         self.controller_epoch = max(self.controller_epoch, body.controller_epoch)
-        self.controller_id = body.controller_id
         if isinstance(body, LeaderAndIsrRequest):
             self._source.put_leader_and_isr(body)
             for part in body.topic_states:

@@ -48,6 +48,8 @@ class RequestedMetadata:
         self.snapshots_loaded = 0
         self.last_applied_ms = -1
         self.names_all = False
+        self.controller_id: int | None = -1
+        """The controller whose request was put last: a broker, which clients can reach."""
         self._node = node
         self._image = image
         self._trace = trace
@@ -77,12 +79,15 @@ class RequestedMetadata:
         self._steps.append(lambda delta: self._set(settings, delta))
 
     def put_leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
+        self.controller_id = request.controller_id
         self._steps.append(lambda delta: self._lead(request, delta))
 
     def put_update_metadata(self, request: UpdateMetadataRequest) -> None:
+        self.controller_id = request.controller_id
         self._steps.append(lambda delta: self._update(request, delta))
 
     def put_stop_replica(self, request: StopReplicaRequest) -> None:
+        self.controller_id = request.controller_id
         self._steps.append(lambda delta: self._stop(request, delta))
 
     # -- settings -------------------------------------------------------------------------------------------------

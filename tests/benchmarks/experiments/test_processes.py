@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from squall.benchmarks.experiments import brokers, restart
-from squall.benchmarks.experiments.brokers import FanOut, figures
+from squall.benchmarks.experiments.brokers import FanOut, figures, growth
 from squall.benchmarks.experiments.parts.observers import Observers
 from squall.benchmarks.experiments.restart import Restarts, compared
 from squall.harness.loopback.loopback import Cluster
@@ -40,6 +40,14 @@ def test_the_last_observer_decides_and_the_chart_has_a_line_for_each_number() ->
     assert [one.name for one in found if not one.passed] == ["5000 observers: heard by the last"]
     drawn = ElementTree.fromstring(brokers.pictures(found)["brokers"])
     assert "5000 observers" in "".join(drawn.itertext())
+
+
+def test_the_fan_out_may_grow_with_the_number_of_observers_and_not_faster() -> None:
+    """HX-14."""
+    few = FanOut(1_000, last=[1.0, 1.2, 9.0])
+    assert growth(few, FanOut(5_000, last=[6.0])).measured == pytest.approx(1)
+    assert growth(few, FanOut(5_000, last=[8.9])).passed
+    assert not growth(few, FanOut(5_000, last=[9.1])).passed
 
 
 def restarts(*seconds: float) -> Restarts:

@@ -8,17 +8,29 @@ from xml.etree import ElementTree
 import pytest
 
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
+from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
+from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
 from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
 from squall.benchmarks.experiments.two_million import (
+    ARMS,
     Arm,
     comparison,
+    comparisons,
     figures_of,
     fits,
     pictures,
-    with_kafka,
     with_our_controller,
     with_quorum,
 )
+from squall.nodes.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+from squall.nodes.protocol.compiler import encode_bytes
+from squall.nodes.protocol.schema import Message
 
 
 def arm(system: str, partitions: int, shutdown: float, failover: float) -> Arm:
@@ -57,6 +69,35 @@ def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_pa
         found = list(comparison(slow, quick))
         assert [one.measured for one in found] == [2.0, 2.0]
         assert sum(not one.passed for one in found) == missed
+
+
+def test_zookeeper_is_compared_with_each_quorum_kafkas_own_first() -> None:
+    """HX-13: the source's claim with the real thing on both sides."""
+    arms = [arm("Kafka, ZooKeeper", 500_000, 8.0, 20.0), arm("Kafka, quorum", 500_000, 1.0, 0.5)]
+    arms += [arm("Squall, ZooKeeper", 500_000, 9.0, 9.0), arm("Squall, quorum", 500_000, 2.0, 0.5)]
+    arms[1].has_quorum = arms[3].has_quorum = True
+    found = {one.name: one.measured for one in comparisons(arms)}
+    assert found["500 000: controlled shutdown, Kafka, ZooKeeper to Kafka, quorum"] == 8
+    assert found["500 000: controlled shutdown, Kafka, ZooKeeper to Squall, quorum"] == 4
+    assert len(found) == 4
+
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [
+        (PartitionRecord(3, TOPIC_ID, [1, 2], [1], leader=1, leader_epoch=4, partition_epoch=5), 1),
+        (PartitionChangeRecord(3, TOPIC_ID, isr=[1], leader=1), 1),
+        (RegisterBrokerRecord(broker_id=7, broker_epoch=9, fenced=True), 3),
+    ],
+)
+def test_records_of_kafkas_versions_read_as_those_of_our_nodes(record: Message, version: int) -> None:
+    head = bytes((1, record.RECORD_ID, version))
+    assert decode_record(as_newest(head + encode_bytes(record, version))) == record
+    assert as_newest(encode_record(record)) == encode_record(record)
+    assert is_known(head) and not is_known(bytes((1, 27, 0)))
 
 
 def test_a_line_through_three_numbers_is_extrapolated_to_the_published_one() -> None:
@@ -98,12 +139,32 @@ def test_the_longest_bar_of_a_panel_fills_it_and_zero_is_still_to_be_seen() -> N
     assert widths[1] == pytest.approx(widths[0] / 4, abs=0.1) and widths[2] > 1
 
 
+def check_arm(found: Arm) -> None:
+    assert 0 < found.answered[0] <= found.applied[0]
+    assert 0 < found.detected <= found.failover <= found.failover_applied
+    assert all(seconds >= 0 for seconds in found.stages.values())
+
+
+def test_the_real_thing_is_measured_on_both_sides() -> None:
+    """HX-13: Apache Kafka with ZooKeeper, two of its quorums, and both of ours."""
+    assert len(ARMS) == 3 + len(KAFKA_QUORUMS) == 5
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.xdist_group("zookeeper")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(len(ARMS)))
+def test_each_system_shuts_a_broker_down_and_replaces_a_controller(number: int) -> None:
+    check_arm(ARMS[number](1_000, 1))
+
+
 @pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.xdist_group("zookeeper")
 @pytest.mark.timeout(300)
-def test_all_systems_shut_a_broker_down_and_replace_a_controller() -> None:
-    for found in (with_kafka(1_000, 1), with_our_controller(1_000, 1), with_quorum(1_000, 1)):
-        assert 0 < found.answered[0] <= found.applied[0]
-        assert 0 < found.detected <= found.failover <= found.failover_applied
-        assert all(seconds >= 0 for seconds in found.stages.values())
+@pytest.mark.parametrize("partitions", [10_000, 100_000])
+def test_both_of_ours_are_measured_with_many_topic_partitions(partitions: int) -> None:
+    check_arm(with_quorum(partitions, 1))
+    if partitions == 10_000:
+        check_arm(with_our_controller(partitions, 1))

@@ -43,6 +43,8 @@ def _machine() -> None:
         pytest.param("removed-voter-disruption", "removed-active-controller", id="P19-active"),
         pytest.param("zk-baseline-safety", "zookeeper-one-server", id="P22"),
         pytest.param("zk-baseline-safety", "zookeeper-three-servers", id="P22-three"),
+        pytest.param("zk-baseline-safety", "zookeeper-reordered-requests", id="P22-reordered"),
+        pytest.param("zk-baseline-safety", "zookeeper-reordered-requests-three-servers", id="P22-reordered-three"),
     ],
 )
 def test_the_scenario_ends_as_its_suite_expects(squall: CommandLine, suite: str, scenario: str) -> None:

@@ -1,4 +1,4 @@
-"""Messages that Kafka 4 has no more, against bytes written by hand from the schemas of Kafka 3.9."""
+"""Messages that Kafka 4 has no more: against bytes that Kafka 3.9.2 made, and some written by hand from its schemas."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from squall.nodes.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from squall.nodes.protocol.schema import Message
+from tests.nodes.protocol.kafka_json import CLASSES, Recorded, json_of, recorded
 
 TOPIC_ID = bytes(range(1, 17))
 
@@ -139,3 +140,21 @@ def test_bytes_are_those_of_the_schema(message: Message, version: int, expected:
 
 def test_before_version_6_there_is_no_recovery_state() -> None:
     assert encode_bytes(led(False), 5) == led_bytes(b"", LED_V5)
+
+
+KAFKAS = [pytest.param(one, id=f"{one.name}-v{one.version}-{number}") for number, one in enumerate(recorded())]
+
+
+@pytest.mark.parametrize("one", KAFKAS)
+def test_bytes_are_those_that_kafka_serialises(one: Recorded) -> None:
+    """ZK-06, ZK-08: recorded from Kafka's own classes by `scripts/record_kafka_bytes.py`."""
+    assert encode_bytes(one.message, one.version) == one.content
+    assert decode(CLASSES[one.name], one.version, one.content) == one.message
+
+
+def test_every_message_is_recorded_in_every_version_that_we_speak() -> None:
+    spoken = {
+        (name, version) for name, cls in CLASSES.items() for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1)
+    }
+    assert {(one.name, one.version) for one in recorded()} == spoken
+    assert all(json_of(one.message, one.version) == one.fields for one in recorded())

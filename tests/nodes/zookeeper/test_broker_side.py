@@ -318,6 +318,13 @@ def test_apache_kafkas_requests_begin_too_and_tell_no_strays(side: BrokerSide, a
     assert not side.source.names_all
 
 
+def test_clients_are_given_the_controller_that_sent_last(side: BrokerSide) -> None:
+    """ZK-01: it is a broker; each request names it."""
+    assert side.source.controller_id == -1
+    side.obey(update())
+    assert side.source.controller_id == update().controller_id
+
+
 def test_another_incarnation_is_registered_by_its_own_request(side: BrokerSide) -> None:
     side.obey(led())
     side.obey(update())

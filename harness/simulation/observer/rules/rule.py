@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, cast
 from squall.harness.simulation.observer.state.client_checker import Promised
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, Watched
 from squall.harness.simulation.observer.state.observed_log import SeenReplica
+from squall.harness.simulation.world.memory.broker_node import MemoryBroker
+from squall.harness.simulation.world.memory.controller_node import MemoryController
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
@@ -29,7 +31,9 @@ QuorumPosition = tuple[int, int, bool, int]
 
 def node_of_quorum(node: BaseNode | None) -> Node | None:
     """Return a node with a replica of the metadata log, None for any other."""
-    return None if isinstance(node, ZooKeeperNode) else cast("Node | None", node)
+    if isinstance(node, ZooKeeperNode | MemoryController | MemoryBroker):
+        return None
+    return cast("Node | None", node)
 
 
 class QuorumTurn(NamedTuple):

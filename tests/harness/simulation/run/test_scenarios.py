@@ -32,6 +32,7 @@ SUITES = Path(__file__).resolve().parents[4] / "suites"
 ON_HOSTS = {
     *("any-cluster", "baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"),
     *("zookeeper-one-server", "zookeeper-three-servers"),
+    *("zookeeper-reordered-requests", "zookeeper-reordered-requests-three-servers"),
     "control-listener-backlog-three-servers",
 }
 LONGEST_LOAD_SECONDS = 60
@@ -65,10 +66,13 @@ LONG = {
     "two-hop-failover",
     "zombie-leader",
     "zookeeper-failures",
+    "zookeeper-isr-limbo",
+    "zookeeper-late-fetch-answer",
     "zookeeper-late-isr",
     "zookeeper-late-orders",
     "zookeeper-late-update",
     "zookeeper-rolling-restart",
+    "zookeeper-starved-follower",
 }
 HEALTHY = healthy()
 BY_NAME = [pytest.param(scenario, id=scenario.scenario) for scenario in HEALTHY]

@@ -124,6 +124,23 @@ def test_the_controller_is_a_broker_that_serves_clients(tmp_path: Path) -> None:
     assert served and max(served.values()) > 0
 
 
+def test_every_broker_names_the_controller_to_clients(tmp_path: Path) -> None:
+    """ZK-01: faults on hosts that are aimed at the active controller go by what brokers say."""
+    simulation = Simulation(shortened(SWARM, 2.0), 3, SimOptions(swarm=False), tmp_path)
+    told: dict[str, set[int | None]] = {}
+
+    def look(process: object) -> None:
+        nodes = [one.node for one in simulation.world.processes.values() if isinstance(one.node, ZooKeeperNode)]
+        active = [one.config.node_id for one in nodes if one.is_active_controller]
+        if len(active) == 1 and len(nodes) == 3 and all(one.broker.is_serving for one in nodes):
+            ids = {one.broker.observer.controller_id for one in nodes}
+            told.setdefault("named" if ids == set(active) else "not named yet", set()).update(active)
+
+    simulation.observer._on_images.append(lambda process, node: look(process))
+    simulation.run()
+    assert told["named"], told
+
+
 def test_faults_of_the_ensemble_do_not_change_the_faults_of_a_seed() -> None:
     brokers = ("b1", "b2", "b3")
     plain = draw_swarm(5, brokers, brokers, 60.0)

@@ -1,0 +1,33 @@
+"""The results of one system in the two-million experiment, and the words about progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Arm:
+    """The results of one system with one number of topic-partitions, in seconds."""
+
+    system: str
+    partitions: int
+    has_quorum: bool = False
+    """Whether a quorum keeps the metadata; else ZooKeeper does."""
+    load: float = 0.0
+    answered: list[float] = field(default_factory=list)
+    applied: list[float] = field(default_factory=list)
+    detected: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    """Of the failover, each since the one before."""
+    failover: float = 0.0
+    """SIGKILL until another controller serves."""
+    failover_applied: float = 0.0
+    memory: dict[str, int] = field(default_factory=dict)
+    """Resident bytes of each kind of process, at the end."""
+
+
+def say(what: str) -> None:
+    """Report progress: large numbers take minutes."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,76 @@
+"""The arms of the two-million experiment whose metadata a quorum keeps: Apache Kafka's, of two versions, and ours.
+
+Three controllers, and stub brokers that register, send heartbeats and fetch the metadata log
+(`benchmarks/parts/quorum_scene.py`). Before the counted shutdowns others warm up Kafka's virtual machines, as in the
+ZooKeeper arm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from squall.benchmarks.controller import AS_SHIPPED, NO_SNAPSHOTS
+from squall.benchmarks.experiments.parts.arm import Arm, say
+from squall.benchmarks.experiments.parts.kafka_controllers import KafkaControllers, KafkaStub
+from squall.benchmarks.experiments.parts.zookeeper_arms import WARM_UPS
+from squall.benchmarks.parts.controller_processes import Controllers
+from squall.benchmarks.parts.quorum_scene import CONTROLLERS, QuorumScene
+from squall.harness.loopback.loopback import Cluster
+
+KAFKA_QUORUMS = ("kafka-3.9.2", "kafka-4.4.0")
+"""The version that still has a ZooKeeper controller as well, and a present one; lists of jars."""
+LEAVERS = slice(1, None, 3)
+"""Every third broker may leave; not the first, whose stub applies."""
+
+
+def with_quorum(partitions: int, rounds: int) -> Arm:
+    """Measure Squall's quorum of controllers."""
+    arm = Arm("Squall, quorum", partitions, has_quorum=True)
+    with Cluster(brokers=0, controllers=CONTROLLERS, properties={**AS_SHIPPED, **NO_SNAPSHOTS}, trace=True) as cluster:
+        controllers = Controllers(cluster)
+        asyncio.run(_measure(QuorumScene(controllers), arm, rounds, 0, controllers.resident))
+    return arm
+
+
+def with_kafkas_quorum(version: str, partitions: int, rounds: int) -> Arm:
+    """Measure the quorum of controllers of one version of Apache Kafka, named by its list of jars."""
+    arm = Arm(f"Apache Kafka {version.removeprefix('kafka-')}, quorum", partitions, has_quorum=True)
+    with KafkaControllers(version, CONTROLLERS, heap_mb=512 + partitions // 400) as controllers:
+        try:
+            asyncio.run(_measure(QuorumScene(controllers, KafkaStub), arm, rounds, WARM_UPS, controllers.resident))
+        except BaseException:
+            say(controllers.end_of_logs())
+            raise
+    return arm
+
+
+async def _measure(scene: QuorumScene, arm: Arm, rounds: int, warm_ups: int, resident: Callable[[], list[int]]) -> None:
+    try:
+        await scene.start()
+        say(f"{arm.system}: {arm.partitions} topic-partitions are created")
+        began = time.monotonic()
+        await scene.create(arm.partitions)
+        arm.load = time.monotonic() - began
+        say("brokers leave")
+        for number, stub in enumerate(scene.stubs[LEAVERS][: warm_ups + rounds]):
+            found = await scene.shut_down(stub)
+            if number >= warm_ups:
+                arm.answered.append(found.committed)
+                arm.applied.append(found.applied)
+        arm.memory = {"controller": max(resident())}
+        say("the active controller is killed")
+        await _fail_over(scene, arm)
+    finally:
+        await scene.close()
+
+
+async def _fail_over(scene: QuorumScene, arm: Arm) -> None:
+    found = await scene.replace_active()
+    arm.detected = found.stages.detect
+    arm.failover, arm.failover_applied = found.committed, found.applied
+    arm.stages = {
+        "elected": found.stages.elect - found.stages.detect,
+        "replayed": found.stages.load - found.stages.elect,
+    }

@@ -1,0 +1,164 @@
+"""The arms of the two-million experiment whose controller ZooKeeper elects: Apache Kafka's and ours.
+
+Two processes may be the controller; the second takes over when the first is killed. The brokers are stubs
+(`zookeeper_stubs.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from squall.benchmarks.experiments.parts.arm import Arm, say
+from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
+from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
+from squall.benchmarks.experiments.parts.squall_process import SquallProcess
+from squall.benchmarks.experiments.parts.zookeeper_stubs import (
+    REQUEST_MAX,
+    Client,
+    Layout,
+    ZookeeperStub,
+    quiet,
+    request_shutdown,
+    write_topics,
+)
+from squall.benchmarks.parts.quorum_scene import BROKERS, PARTITIONS_OF_A_TOPIC
+from squall.harness.artifacts.zookeeper import AS_SHIPPED
+from squall.harness.loopback.ensemble import Ensemble
+
+WARM_UPS, ROUNDS_AT_MOST = 5, 5
+"""Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
+FIRST, SECOND = 100, 101
+"""Broker ids of the processes that may be the controller."""
+IN_FLIGHT = 10
+"""Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
+QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 10.0
+"""The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
+POLL_S = 0.02
+MEGA = 1_000_000
+
+
+def with_kafka(partitions: int, rounds: int) -> Arm:
+    """Measure Apache Kafka's ZooKeeper controller."""
+
+    def process(broker: int, zookeeper: str) -> ElectedProcess:
+        return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
+
+    return with_zookeeper("Apache Kafka 3.9.2, ZooKeeper", process, partitions, rounds)
+
+
+def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:
+    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
+    name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
+    return with_zookeeper(name, lambda *where: SquallProcess(*where, in_flight=in_flight), partitions, rounds)
+
+
+def with_zookeeper(name: str, process: Callable[[int, str], ElectedProcess], partitions: int, rounds: int) -> Arm:
+    """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
+    arm = Arm(name, partitions)
+    heap = 512 + partitions // 200
+    with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
+        ensemble.wait_until_ready()
+        controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
+        try:
+            asyncio.run(_measure(ensemble, controllers, arm, rounds))
+        finally:
+            for one in controllers:
+                one.close()
+    return arm
+
+
+async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, rounds: int) -> None:
+    client = Client(ensemble.addresses)
+    layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
+    stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
+    patience_s = 120 + arm.partitions / 1000
+    try:
+        say(f"{arm.system}: {arm.partitions} topic-partitions are written")
+        began = time.monotonic()
+        await write_topics(client, layout)
+        arm.load = time.monotonic() - began
+        await client.make("/brokers/ids")
+        for stub in stubs:
+            await stub.start()
+        first, second = controllers
+        first.start()
+        await _logged(first, first.texts.serves or first.texts.elected, patience_s)
+        await _heard(stubs, 0.0, patience_s)
+        second.start()
+        await _logged(second, second.texts.started, patience_s)
+        await quiet(stubs, _quiet_s(arm), patience_s)
+        say("brokers leave")
+        for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
+            await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
+        arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
+        say("the controller is killed")
+        await _fail_over(first, second, stubs, arm, patience_s)
+    except BaseException:
+        say("\n".join(one.end_of_log() for one in controllers))
+        raise
+    finally:
+        for stub in stubs:
+            await stub.close()
+        client.close()
+
+
+def _quiet_s(arm: Arm) -> float:
+    return QUIET_S + QUIET_S_OF_A_MILLION * arm.partitions / MEGA
+
+
+async def _shut_down(
+    controller: ElectedProcess,
+    stub: ZookeeperStub,
+    stubs: list[ZookeeperStub],
+    arm: Arm,
+    patience_s: float,
+    *,
+    counts: bool,
+) -> None:
+    began = time.monotonic()
+    remaining = await request_shutdown(controller.address, stub, patience_s)
+    answered = time.monotonic() - began
+    assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
+    applied = await quiet(stubs, _quiet_s(arm), patience_s) - began
+    if counts:
+        arm.answered.append(answered)
+        arm.applied.append(max(answered, applied))
+    await stub.leave()
+    stubs.remove(stub)
+    await stub.close()
+    await quiet(stubs, _quiet_s(arm), patience_s)
+
+
+async def _fail_over(
+    old: ElectedProcess, new: ElectedProcess, stubs: list[ZookeeperStub], arm: Arm, patience_s: float
+) -> None:
+    killed = old.kill()
+    at = await _logged(new, new.texts.elected, patience_s, since=killed)
+    arm.detected = at - killed
+    ends = {stage: await _logged(new, text, patience_s, since=killed) for stage, text in new.texts.stages.items()}
+    if new.texts.serves is None:
+        ends["read from ZooKeeper"] = await _heard(stubs, at, patience_s)
+    else:
+        ends["decided"] = await _logged(new, new.texts.serves, patience_s, since=killed)
+    for stage, ended in ends.items():
+        arm.stages[stage] = ended - at
+        at = ended
+    arm.failover = at - killed
+    applied = await quiet(stubs, _quiet_s(arm), patience_s)
+    arm.stages["sent to every broker"] = max(applied - at, 0.0)
+    arm.failover_applied = max(applied, at) - killed
+
+
+async def _heard(stubs: Sequence[ZookeeperStub], since: float, timeout_s: float) -> float:
+    """Wait until the controller has sent something to a broker since a time. Returns when that was seen."""
+    deadline = time.monotonic() + timeout_s
+    while max(one.heard_at for one in stubs) <= since:
+        assert time.monotonic() < deadline, f"no controller has sent anything in {timeout_s:.0f} s"
+        await asyncio.sleep(POLL_S)
+    return time.monotonic()
+
+
+async def _logged(process: ElectedProcess, text: str, timeout_s: float, since: float = 0.0) -> float:
+    return await asyncio.to_thread(process.wait_for, text, since=since, timeout_s=timeout_s)
