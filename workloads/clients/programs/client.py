@@ -212,6 +212,7 @@ class ProgramClient:
             raise
         if problem is not None:
             program.kill(problem)
+            await program.over()
             return problem
         self._failed = False
         if self._program is not None:

@@ -77,6 +77,10 @@ class Program:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._finish(reason)
 
+    async def over(self) -> None:
+        """Wait until the program has ended, and nothing of it is left here."""
+        await self._reader
+
     async def close(self) -> None:
         """End the program's input, wait until it has ended, and kill it if that takes long."""
         if self._process.stdin is not None:
@@ -85,7 +89,7 @@ class Program:
             await asyncio.wait_for(asyncio.shield(self._reader), CLOSE_SECONDS)
         except TimeoutError:
             self.kill(CLOSED)
-        await self._reader
+        await self.over()
 
     async def _read(self) -> None:
         """Take answers until the program ends."""
