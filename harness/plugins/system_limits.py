@@ -52,6 +52,10 @@ class SystemLimits:
     """
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a fault of this name cannot be carried out on it."""
+    disturbing: Mapping[str, str] = field(default_factory=dict)
+    """Why a fault of this name may end a leadership on it, though no process or connection is struck: a scenario with it
+    cannot require `elections` or `calm`.
+    """
     no_faults: str = ""
     """Why no fault at all can be carried out on it; empty if some can."""
     reached: bool = False

@@ -57,6 +57,15 @@ def _asked_in_vain(scenario: Scenario, limits: SystemLimits, version: str) -> It
     for path, entry in faults_of(scenario):
         if why := limits.why_not(entry.fault):
             yield dotted(path), f"{entry.fault}: {why}"
+    yield from _calm_in_vain(scenario, limits)
+
+
+def _calm_in_vain(scenario: Scenario, limits: SystemLimits) -> Iterator[tuple[str, str]]:
+    """Yield the requirement of calm that faults of the scenario take from its system, with the reason."""
+    asked = {"elections": scenario.require.elections is not None, "calm": scenario.require.calm}
+    faults = dict.fromkeys(entry.fault for _, entry in faults_of(scenario) if entry.fault in limits.disturbing)
+    for name in (name for name, given in asked.items() if given):
+        yield from ((f"require.{name}", f"under {fault}: {limits.disturbing[fault]}") for fault in faults)
 
 
 def _load_in_vain(scenario: Scenario, limits: SystemLimits) -> Iterator[tuple[str, str]]:

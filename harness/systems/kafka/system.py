@@ -57,6 +57,7 @@ from squall.harness.systems.kafka.versions import NEWEST, OLDEST_JAVA, ON_ZOOKEE
 from squall.nemesis.core.ports import NODE_PROCESS
 
 NO_LEDGER: Final = "its nodes keep no ledger of what they have fsynced, so nobody knows what a power loss would take"
+WALL_CLOCK: Final = "its quorum's timers go by the wall clock, so that a jump ends the active controller's term"
 NOT_WATCHED: Final = "its nodes' disk calls are not watched"
 JAVA_START_SECONDS: Final = 30.0
 """On a machine whose processors are busy; a few seconds on one that is not."""
@@ -75,6 +76,7 @@ class ApacheKafka:
         | dict.fromkeys(
             ("kill-at-call", "disk-error", "disk-slow", "disk-stall", "disk-full", "read-only-disk"), NOT_WATCHED
         ),
+        disturbing=dict.fromkeys(("clock", "clock-strobe", "clock-freeze"), WALL_CLOCK),
         wrong_with_setting=wrong_with_setting,
         on_zookeeper=ON_ZOOKEEPER,
         wrong_with_metadata=wrong_with_metadata,

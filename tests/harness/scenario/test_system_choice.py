@@ -135,6 +135,17 @@ def test_a_suite_chooses_zookeeper_only_where_the_version_has_it(cluster: str, w
         suite(CALM + f"cluster: {{{cluster}}}")
 
 
+def test_calm_under_faults_of_clocks_is_required_only_of_a_system_whose_timers_ignore_them() -> None:
+    clocks = (
+        "scenario: it\nnemesis: [{fault: clock, target: all nodes, offset: 1h, at: 1s, for: 1s}]\ntime: {load: 10s}\n"
+    )
+    asked = of_run(clocks + "require: {elections: 0, calm: true}")
+    assert isinstance(asked, Refused) and "require.elections: kafka: under clock: its quorum's timers" in asked.problem
+    assert "require.calm" in asked.problem
+    assert isinstance(of_run(clocks), RunPlan), "the fault alone is no trouble"
+    assert isinstance(of_run(clocks + "require: {elections: 0, calm: true}", None), RunPlan)
+
+
 def test_a_fault_that_it_cannot_have_is_refused_at_any_depth() -> None:
     run = of_run(
         "scenario: it\nnemesis:\n  - {fault: kill, target: one broker, at: 1s, for: 1s}\n"
