@@ -53,7 +53,7 @@ class SystemLimits:
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a fault of this name cannot be carried out on it."""
     disturbing: Mapping[str, str] = field(default_factory=dict)
-    """Why a fault of this name may end a leadership on it, though no process or connection is struck: a scenario with it
+    """Why a fault of this name may end a leadership on it, though nothing else is struck: a scenario with it
     cannot require `elections` or `calm`.
     """
     no_faults: str = ""
