@@ -39,8 +39,9 @@ LONGEST_LOAD_SECONDS = 60
 
 
 def is_for_simulation(scenario: Scenario) -> bool:
-    """Whether it is about one kind of trouble, short, without mutants, and expected to be valid."""
-    if scenario.expect.verdict != "valid" or scenario.cluster.mutants or scenario.swarm:
+    """Whether it is about one kind of trouble on our own nodes, short, without mutants, and expected to be valid."""
+    cluster = scenario.cluster
+    if not cluster.system.ours or cluster.mutants or scenario.expect.verdict != "valid" or scenario.swarm:
         return False
     return scenario.time.load <= LONGEST_LOAD_SECONDS and scenario.scenario not in ON_HOSTS
 
