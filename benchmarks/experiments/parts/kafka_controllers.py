@@ -71,7 +71,7 @@ _VERSIONS_ALIKE: Final[dict[type[Message], tuple[int, ...]]] = {
     RegisterBrokerRecord: (4,),
     BrokerRegistrationChangeRecord: (3,),
 }
-"""Versions that differ from the newest one that our nodes know in tagged fields only: they read the same."""
+"""Our nodes read these like the newest version that they know: only tagged fields differ."""
 _HEADS: Final = {
     bytes((FRAME_VERSION, record.RECORD_ID, version)): bytes((FRAME_VERSION, record.RECORD_ID, record.VERSIONS[1]))
     for record, versions in _VERSIONS_ALIKE.items()

@@ -38,7 +38,7 @@ from squall.workloads.core.operation import FINAL_POLL, OK, POLL, REOPEN, SEEK, 
 
 OPEN_SECONDS: Final = 25.0
 AGAIN_SECONDS: Final = 0.5
-"""The pause before a start that follows one that failed."""
+"""The pause after a failed start, before the next."""
 POLL_WAIT_MS: Final = 500
 """How long a poll may wait for a record."""
 RECORDS_A_POLL: Final = 1000

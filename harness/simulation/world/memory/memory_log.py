@@ -20,7 +20,7 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.epoch = 0
-        """Raised at each start of the controller, so that an earlier incarnation's work is told apart."""
+        """Raised at each start of the controller, so that work of an earlier incarnation is recognised."""
         self.end_offset = 0
         self.epoch_start_offset = -1
         self.on_append: Callable[[CommittedBatch], None] = lambda batch: None
