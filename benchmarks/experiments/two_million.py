@@ -14,8 +14,10 @@ shutdowns before the counted ones warm up a virtual machine. Time-outs are the s
 figure of its own.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
-and 1 000 000 are measured before it. `--rounds` is the number of shutdowns that count. The chart has the figures of the
-greatest number beside the published ones, which are for two million (docs/experiments.md).
+and 1 000 000 are measured before it. `--system` chooses systems. One whose processes need more memory than the machine
+has is left out at that number, with both figures. One that fails misses a rule, and the others are measured
+nevertheless. `--rounds` is the number of shutdowns that count. The chart has, of each system, the figures of the
+greatest number that it was measured with, beside the published ones, which are for two million (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -25,15 +27,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from squall.benchmarks.experiments.parts.arm import Arm
+import psutil
+
+from squall.benchmarks.experiments.parts.arm import Arm, say
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
-from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS, with_kafkas_quorum, with_quorum
-from squall.benchmarks.experiments.parts.zookeeper_arms import ROUNDS_AT_MOST, with_kafka, with_our_controller
+from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS, OUR_QUORUM, with_kafkas_quorum, with_quorum
+from squall.benchmarks.experiments.parts.zookeeper_arms import (
+    KAFKAS_ZOOKEEPER,
+    ROUNDS_AT_MOST,
+    with_kafka,
+    with_our_controller,
+)
 from squall.benchmarks.parts.measurement import Measurement
+from squall.harness.errors import UsageError
+from squall.harness.yaml_source import suggestion
 
 PARTITIONS, SHORT_PARTITIONS, ROUNDS = 10_000, 1_000, 3
 SIZES = (10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000)
-MEGA = 1_000_000
+MEGA, GIGA = 10**6, 10**9
+BYTES_WITHOUT_PARTITIONS = 3 * GIGA // 2
 HEADING = ": topic-partitions are there"
 SHUTDOWN, FAILOVER = "controlled shutdown, every broker has the changes", "failover, every broker has heard of it"
 """Names of figures that the chart shows."""
@@ -55,6 +67,8 @@ PUBLISHED_SHUTDOWN, PUBLISHED_FAILOVER = Published(135, 32), Published(503, 37)
 PUBLISHED_PARTITIONS = 2_000_000
 COMPARED_FROM = 500_000
 """From this number on the ratios of the publication must be reached; below, fixed costs count."""
+FLAT, COMMITTED_S, APPLIED_S = 1.5, 1.5, 3.0
+"""What our quorum must keep with two million: failover, in times of that with the least number, and a shutdown."""
 FITTED_FROM = 3
 """A line through fewer numbers of topic-partitions says nothing."""
 
@@ -78,11 +92,11 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
 
 
 def comparisons(arms: Sequence[Arm]) -> Iterator[Measurement]:
-    """Compare the first system, which is Kafka's with ZooKeeper, with each quorum: Kafka's own ones and ours."""
-    zookeeper, *others = arms
-    for quorum in others:
-        if quorum.has_quorum:
-            yield from comparison(zookeeper, quorum)
+    """Compare Kafka's ZooKeeper controller, if it was measured, with each quorum: Kafka's own ones and ours."""
+    for zookeeper in (one for one in arms if one.system == KAFKAS_ZOOKEEPER):
+        for quorum in arms:
+            if quorum.has_quorum:
+                yield from comparison(zookeeper, quorum)
 
 
 def comparison(zookeeper: Arm, quorum: Arm) -> Iterator[Measurement]:
@@ -124,16 +138,35 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
         )  # fmt: skip
 
 
+def promises(arms: Sequence[Arm]) -> Iterator[Measurement]:
+    """Return what our quorum must keep with two million topic-partitions; `arms` are its own, by growing number."""
+    if len(arms) < 2:
+        return
+    least, greatest = arms[0], arms[-1]
+    published = greatest.partitions >= PUBLISHED_PARTITIONS
+    size = _size(greatest.partitions)
+    flat = greatest.failover_applied / least.failover_applied
+    yield Measurement(
+        f"{greatest.system}: failover, {size} to {_size(least.partitions)}", flat, "times",
+        must=FLAT if published else None, higher_is_better=False,
+    )  # fmt: skip
+    for what, seconds, bar in (
+        ("is committed", greatest.answered, COMMITTED_S),
+        ("has reached every broker", greatest.applied, APPLIED_S),
+    ):
+        yield _seconds(f"{greatest.system}, {size}: a controlled shutdown {what}", seconds, bar if published else None)
+
+
 def pictures(measurements: Sequence[Measurement]) -> dict[str, str]:
-    """Return the chart by its name: the figures of the greatest number measured beside the published ones, as SVG."""
+    """Return the chart by its name: each system's figures of its greatest number beside the published ones, as SVG."""
     found: dict[str, dict[str, float]] = {}
     for one in measurements:
         if one.name.endswith(HEADING):
             found[one.name.removesuffix(HEADING)] = {}
         elif found:
             found[list(found)[-1]].setdefault(one.name.strip(), one.measured)
-    greatest = list(found)[-1].rpartition(", ")[2]
-    measured = [(name, figures) for name, figures in found.items() if name.endswith(f", {greatest}")]
+    greatest = {name.rpartition(", ")[0]: name for name in found}
+    measured = [(name, found[name]) for name in greatest.values()]
 
     def panel(heading: str, figure: str, published: Published) -> Panel:
         size = _size(PUBLISHED_PARTITIONS)
@@ -172,16 +205,40 @@ def _size(partitions: int) -> str:
     return f"{partitions:,}".replace(",", " ")
 
 
-ARMS: tuple[Callable[[int, int], Arm], ...] = (
-    with_kafka,
-    *(partial(with_kafkas_quorum, version) for version in KAFKA_QUORUMS),
-    with_our_controller,
-    with_quorum,
-)
-"""Each measures a system with so many topic-partitions and rounds; the first is what the quorums are compared with."""
+@dataclass(frozen=True)
+class System:
+    """One system: how it is measured, and what its processes need."""
+
+    measure: Callable[[int, int], Arm]
+    """With so many topic-partitions and rounds."""
+    bytes_of_a_partition: int
+    """Memory that all its processes together need for one topic-partition (docs/experiments.md)."""
+
+    def needs(self, partitions: int) -> int:
+        """Bytes of memory, those of processes without a topic-partition included."""
+        return BYTES_WITHOUT_PARTITIONS + partitions * self.bytes_of_a_partition
 
 
-def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False) -> Iterator[Measurement]:
+SYSTEMS: dict[str, System] = {
+    "kafka-zookeeper": System(with_kafka, 14_000),
+    **{f"{one}-quorum": System(partial(with_kafkas_quorum, one), 4_500) for one in KAFKA_QUORUMS},
+    "squall-zookeeper": System(with_our_controller, 7_000),
+    "squall-quorum": System(with_quorum, 1_200),
+}
+"""By the name that `--system` takes; the first is what the quorums are compared with."""
+
+
+def chosen(names: Sequence[str]) -> dict[str, System]:
+    """Return the systems of these names, all if there are none. Raises UsageError for a name that is unknown."""
+    for name in names:
+        if name not in SYSTEMS:
+            raise UsageError(f"--system={name}: no such system{suggestion(name, list(SYSTEMS))}")
+    return {name: system for name, system in SYSTEMS.items() if not names or name in names}
+
+
+def run(
+    partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False, system: Sequence[str] = ()
+) -> Iterator[Measurement]:
     """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
     if short:
         partitions, rounds = SHORT_PARTITIONS, 1
@@ -189,9 +246,32 @@ def run(partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
         arms = []
-        for measure in ARMS:
-            arms.append(measure(size, rounds))
+        for name, one in chosen(system).items():
+            if (available := psutil.virtual_memory().available) < one.needs(size):
+                yield left_out(name, size, one.needs(size), available)
+                continue
+            try:
+                arms.append(one.measure(size, rounds))
+            except Exception as error:
+                yield failed(name, size, error)
+                continue
             yield from figures_of(arms[-1])
         yield from comparisons(arms)
-        measured.append(arms[0])
-    yield from fits(measured)
+        measured += arms
+    yield from fits([one for one in measured if one.system == KAFKAS_ZOOKEEPER])
+    yield from promises([one for one in measured if one.system == OUR_QUORUM])
+
+
+def failed(name: str, partitions: int, error: Exception) -> Measurement:
+    """Return the line about a system whose measurement has failed: a missed rule. The others go on."""
+    say(f"{name}: {partitions} topic-partitions failed: {error!r}")
+    return Measurement(f"{name}, {_size(partitions)}: measured without an error", 0, "", must=1, reference=repr(error))
+
+
+def left_out(name: str, partitions: int, needed: int, available: int) -> Measurement:
+    """Return the line about a system that has no room on this machine with so many topic-partitions."""
+    say(f"{name}: {partitions} topic-partitions need {needed / GIGA:.0f} GB, {available / GIGA:.0f} GB are available")
+    return Measurement(
+        f"{name}, {_size(partitions)}: left out, needs memory", needed / GIGA, "GB", higher_is_better=False,
+        reference=f"{available / GIGA:.0f} GB available",
+    )  # fmt: skip

@@ -61,8 +61,8 @@ def described() -> list[tuple[str, str]]:
     return listed
 
 
-def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
-    """Run one benchmark with the given options; None and False mean that an option is not given.
+def measure(name: str, **chosen: int | bool | Sequence[str] | None) -> list[Measurement]:
+    """Run one benchmark with the given options; None, False and nothing in a list mean that an option is not given.
 
     Raises UsageError for an unknown name or an option that the benchmark does not have, and Interrupted.
     """
@@ -70,10 +70,11 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
     if name not in names():
         raise UsageError(f"unknown benchmark {name!r}{suggestion(name, names())}")
     run = _module(name).run
-    options = {key: value for key, value in chosen.items() if value is not None and value is not False}
+    options = {key: value for key, value in chosen.items() if value not in (None, False, [])}
     for option, value in options.items():
         if option not in signature(run).parameters:
-            given = f"--{option}" if value is True else f"--{option}={value}"
+            words = value if isinstance(value, list) else [value]
+            given = " ".join(f"--{option}" if one is True else f"--{option}={one}" for one in words)
             raise UsageError(f"{given}: benchmark {name} has none to choose; leave the option out")
     measurements: list[Measurement] = []
     try:

@@ -711,6 +711,9 @@ def bench(
     ] = None,
     billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
     short: Annotated[bool, typer.Option("--short", help="the form that takes seconds (experiments)")] = False,
+    system: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="measure only this one (two-million); repeatable")
+    ] = None,
     charts: Annotated[
         Path | None, typer.Option("--charts", metavar="DIRECTORY", help="draw the charts there (experiments)")
     ] = None,
@@ -731,7 +734,7 @@ def bench(
     interrupted, failure = False, None
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
-        measurements = bench_module.measure(name, **sizes)
+        measurements = bench_module.measure(name, **sizes, system=system)
     except bench_module.Interrupted as early:
         measurements, interrupted, failure = early.measurements, True, early.failure
     bench_module.print_measurements(out, name, measurements)

@@ -21,13 +21,14 @@ from squall.harness.loopback.loopback import Cluster
 
 KAFKA_QUORUMS = ("kafka-3.9.2", "kafka-4.4.0")
 """The version that still has a ZooKeeper controller as well, and a present one; lists of jars."""
+OUR_QUORUM = "Squall, quorum"
 LEAVERS = slice(1, None, 3)
 """Every third broker may leave; not the first, whose stub applies."""
 
 
 def with_quorum(partitions: int, rounds: int) -> Arm:
     """Measure Squall's quorum of controllers."""
-    arm = Arm("Squall, quorum", partitions, has_quorum=True)
+    arm = Arm(OUR_QUORUM, partitions, has_quorum=True)
     with Cluster(brokers=0, controllers=CONTROLLERS, properties={**AS_SHIPPED, **NO_SNAPSHOTS}, trace=True) as cluster:
         controllers = Controllers(cluster)
         asyncio.run(_measure(QuorumScene(controllers), arm, rounds, 0, controllers.resident))

@@ -36,6 +36,7 @@ IN_FLIGHT = 10
 QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 10.0
 """The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
 POLL_S = 0.02
+KAFKAS_ZOOKEEPER = "Apache Kafka 3.9.2, ZooKeeper"
 MEGA = 1_000_000
 
 
@@ -45,7 +46,7 @@ def with_kafka(partitions: int, rounds: int) -> Arm:
     def process(broker: int, zookeeper: str) -> ElectedProcess:
         return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
 
-    return with_zookeeper("Apache Kafka 3.9.2, ZooKeeper", process, partitions, rounds)
+    return with_zookeeper(KAFKAS_ZOOKEEPER, process, partitions, rounds)
 
 
 def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:

@@ -7,21 +7,31 @@ from xml.etree import ElementTree
 
 import pytest
 
+from squall.benchmarks.experiments import two_million
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
+from squall.benchmarks.experiments.parts.zookeeper_arms import KAFKAS_ZOOKEEPER
 from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
 from squall.benchmarks.experiments.two_million import (
-    ARMS,
+    BYTES_WITHOUT_PARTITIONS,
+    SYSTEMS,
     Arm,
+    System,
+    chosen,
     comparison,
     comparisons,
     figures_of,
     fits,
+    left_out,
     pictures,
+    promises,
+    run,
     with_our_controller,
     with_quorum,
 )
+from squall.benchmarks.parts.measurement import Measurement
+from squall.harness.errors import UsageError
 from squall.nodes.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
@@ -73,13 +83,14 @@ def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_pa
 
 def test_zookeeper_is_compared_with_each_quorum_kafkas_own_first() -> None:
     """HX-13: the source's claim with the real thing on both sides."""
-    arms = [arm("Kafka, ZooKeeper", 500_000, 8.0, 20.0), arm("Kafka, quorum", 500_000, 1.0, 0.5)]
+    arms = [arm(KAFKAS_ZOOKEEPER, 500_000, 8.0, 20.0), arm("Kafka, quorum", 500_000, 1.0, 0.5)]
     arms += [arm("Squall, ZooKeeper", 500_000, 9.0, 9.0), arm("Squall, quorum", 500_000, 2.0, 0.5)]
     arms[1].has_quorum = arms[3].has_quorum = True
     found = {one.name: one.measured for one in comparisons(arms)}
-    assert found["500 000: controlled shutdown, Kafka, ZooKeeper to Kafka, quorum"] == 8
-    assert found["500 000: controlled shutdown, Kafka, ZooKeeper to Squall, quorum"] == 4
+    assert found[f"500 000: controlled shutdown, {KAFKAS_ZOOKEEPER} to Kafka, quorum"] == 8
+    assert found[f"500 000: controlled shutdown, {KAFKAS_ZOOKEEPER} to Squall, quorum"] == 4
     assert len(found) == 4
+    assert list(comparisons(arms[1:])) == []
 
 
 TOPIC_ID = bytes(range(16))
@@ -112,6 +123,18 @@ def test_a_line_through_three_numbers_is_extrapolated_to_the_published_one() -> 
     assert [one.passed for one in fits(bent)][:2] == [False, False]
 
 
+def test_our_quorum_keeps_its_promises_with_two_million_only() -> None:
+    """HX-13: failover flat, a shutdown committed within 1.5 s and applied within 3 s."""
+    least = arm("Squall, quorum", 10_000, 0.1, 1.0)
+    assert list(promises([least])) == []
+    for partitions, missed in ((1_000_000, 0), (2_000_000, 3)):
+        slow = list(promises([least, arm("Squall, quorum", partitions, 4.0, 10.0)]))
+        assert sum(not one.passed for one in slow) == missed
+    kept = list(promises([least, arm("Squall, quorum", 2_000_000, 1.4, 5.0)]))
+    assert [round(one.measured, 2) for one in kept] == [1.36, 1.4, 1.4]
+    assert all(one.passed for one in kept)
+
+
 def test_every_figure_keeps_its_samples() -> None:
     table = {one.name.strip(): one for one in figures_of(arm("Kafka", 10_000, 2.0, 20.0))}
     applied = table["controlled shutdown, every broker has the changes"]
@@ -121,14 +144,15 @@ def test_every_figure_keeps_its_samples() -> None:
 
 
 def test_the_chart_has_a_bar_for_each_measured_and_published_figure() -> None:
-    arms = [arm(system, 10_000, 1.0, 1.0) for system in ("Kafka <&>", "Ours", "Squall")]
+    arms = [arm(system, 10_000, 1.0, 1.0) for system in ("Kafka <&>", "Ours", "Squall", "Early")]
     arms += [arm("Kafka <&>", 500_000, 2.0, 20.0), arm("Ours", 500_000, 3.0, 5.0), arm("Squall", 500_000, 0.5, 2.0)]
     svg = ElementTree.fromstring(pictures([one for each in arms for one in figures_of(each)])["two-million"])
     texts = [one.text for one in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {"135 s", "32 s", "503 s", "37 s", "2 s", "0.5 s", "30 s", "12 s"} <= set(texts)
-    assert "Kafka <&>, 500 000" in texts
+    assert "Kafka <&>, 500 000" in texts and "Kafka <&>, 10 000" not in texts
+    assert "Early, 10 000" in texts, "a system that had no room at the greatest number"
     bars = [one for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("stroke")]
-    assert len(bars) == 10
+    assert len(bars) == 12
 
 
 def test_the_longest_bar_of_a_panel_fills_it_and_zero_is_still_to_be_seen() -> None:
@@ -147,16 +171,51 @@ def check_arm(found: Arm) -> None:
 
 def test_the_real_thing_is_measured_on_both_sides() -> None:
     """HX-13: Apache Kafka with ZooKeeper, two of its quorums, and both of ours."""
-    assert len(ARMS) == 3 + len(KAFKA_QUORUMS) == 5
+    assert len(SYSTEMS) == 3 + len(KAFKA_QUORUMS) == 5
+    assert next(iter(SYSTEMS)) == "kafka-zookeeper"
+
+
+def test_systems_are_chosen_by_name_and_measured_in_one_order() -> None:
+    assert list(chosen(["squall-quorum", "kafka-zookeeper"])) == ["kafka-zookeeper", "squall-quorum"]
+    assert list(chosen([])) == list(SYSTEMS)
+    with pytest.raises(UsageError, match=r"--system=squall-quorun: no such system.*squall-quorum"):
+        chosen(["squall-quorun"])
+
+
+def test_a_system_without_room_is_left_out_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HX-13: as far as memory allows each system, the limit said."""
+    monkeypatch.setattr(two_million, "SYSTEMS", {"large": System(with_quorum, 10**12), "none": System(_arm, 0)})
+    found = list(run(partitions=5_000))
+    assert found[0] == left_out("large", 5_000, 5 * 10**15 + BYTES_WITHOUT_PARTITIONS, available_of(found[0]))
+    assert found[1].name == "some, 5 000: topic-partitions are there"
+
+
+def test_a_system_that_fails_misses_a_rule_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(partitions: int, rounds: int) -> Arm:
+        raise TimeoutError(f"{partitions} in {rounds} rounds")
+
+    monkeypatch.setattr(two_million, "SYSTEMS", {"broken": System(broken, 0), "some": System(_arm, 0)})
+    found = list(run(partitions=5_000))
+    assert (found[0].name, found[0].passed) == ("broken, 5 000: measured without an error", False)
+    assert "5000 in 3 rounds" in found[0].reference
+    assert found[1].name == "some, 5 000: topic-partitions are there"
+
+
+def available_of(line: Measurement) -> int:
+    return int(line.reference.split()[0]) * 10**9
+
+
+def _arm(partitions: int, _rounds: int) -> Arm:
+    return arm("some", partitions, 1.0, 1.0)
 
 
 @pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.xdist_group("zookeeper")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(len(ARMS)))
-def test_each_system_shuts_a_broker_down_and_replaces_a_controller(number: int) -> None:
-    check_arm(ARMS[number](1_000, 1))
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) -> None:
+    check_arm(SYSTEMS[name].measure(1_000, 1))
 
 
 @pytest.mark.full
