@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, TopicPartition
 from squall.benchmarks.experiments.parts.flood import MARK, Acknowledged, FloodOptions
 from squall.benchmarks.experiments.parts.picture import by_name, svg
 from squall.benchmarks.experiments.parts.stub_controller import Move, StubController
-from squall.benchmarks.experiments.parts.zookeeper_stubs import Client
+from squall.benchmarks.experiments.parts.zookeeper_client import Client
 from squall.benchmarks.parts.load import quantile
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.loopback.ensemble import Ensemble

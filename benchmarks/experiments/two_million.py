@@ -9,9 +9,9 @@ Systems with the same number of topic-partitions, each of three replicas over th
 * Squall's quorum of three controllers.
 
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
-changes, and SIGKILL of the active controller, until another one serves and until every broker has heard of it. Five
-shutdowns before the counted ones warm up a virtual machine. Time-outs are the systems' defaults, and detection is a
-figure of its own.
+changes; SIGKILL of a broker (X30), until every other one has the changes; and SIGKILL of the active controller, until
+another one serves and until every broker has heard of it. Five shutdowns before the counted ones warm up a virtual
+machine. Time-outs are the systems' defaults, and detection is a figure of its own.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
 and 1 000 000 are measured before it. `--system` chooses systems. One whose processes need more memory than the machine
@@ -82,6 +82,8 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
     yield _seconds(name + HEADING, [arm.load])
     yield _seconds("    controlled shutdown, the controller responds", arm.answered)
     yield _seconds(f"    {SHUTDOWN}", arm.applied)
+    yield _seconds("    failure of a broker, every other broker has the changes", [arm.broker_failure])
+    yield _seconds("        its session has ended", [arm.broker_failure_detected])
     yield _seconds("    failover, SIGKILL until another controller serves", [arm.failover])
     yield _seconds("        detected", [arm.detected])
     for stage, seconds in arm.stages.items():

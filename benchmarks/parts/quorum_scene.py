@@ -47,6 +47,16 @@ class ShutDown:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """The end of a broker without a word, in seconds since."""
+
+    fenced: float
+    """The stub that applies has seen that the broker is fenced."""
+    applied: float
+    """Every other broker has the changes."""
+
+
+@dataclass(frozen=True)
 class Replaced:
     """One failover, in seconds since SIGKILL of the active controller."""
 
@@ -87,13 +97,14 @@ class QuorumScene:
         addresses = controllers.addresses
         self.stubs = [stub(broker, addresses, applies=broker == 1) for broker in range(1, BROKERS + 1)]
         self.connection = ControllerConnection(addresses, "bench")
-        self.tasks: list[asyncio.Task[None]] = []
+        self.tasks: dict[int, list[asyncio.Task[None]]] = {}
+        """What each stub does, by broker."""
 
     async def start(self) -> None:
         await self._processes.are_up()
         await asyncio.gather(*(stub.register() for stub in self.stubs))
         for stub in self.stubs:
-            self.tasks += [asyncio.create_task(stub.follow()), asyncio.create_task(stub.beat())]
+            self.tasks[stub.broker] = [asyncio.create_task(stub.follow()), asyncio.create_task(stub.beat())]
         applier = self.applier
         await self.until(
             "all stubs unfenced",
@@ -136,7 +147,7 @@ class QuorumScene:
         """Wait for a condition; raise at once what a stub's coroutine has raised, which would else end unseen."""
 
         def checked() -> bool:
-            for task in self.tasks:
+            for task in self._all_tasks():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error
             return condition()
@@ -162,6 +173,18 @@ class QuorumScene:
         await leaving
         return ShutDown(committed, applied, time.monotonic() - began)
 
+    async def lose(self, stub: Stub) -> Lost:
+        """End a broker as SIGKILL does, and time what the controller makes of it."""
+        at = time.monotonic()
+        for task in self.tasks.pop(stub.broker):
+            task.cancel()
+        stub.close()
+        self.stubs.remove(stub)
+        await self.until("the broker is fenced", lambda: self.applier.brokers[stub.broker].fenced)
+        fenced = time.monotonic() - at
+        await self.is_applied()
+        return Lost(fenced, time.monotonic() - at)
+
     async def replace_active(self) -> Replaced:
         """Kill the active controller, and time the next commit."""
         await self.commit_something()
@@ -183,10 +206,13 @@ class QuorumScene:
         answer = await self.connection.until(lambda: request, _allocated)
         return cast(AllocateProducerIdsResponse, answer).producer_id_start
 
+    def _all_tasks(self) -> list[asyncio.Task[None]]:
+        return [task for tasks in self.tasks.values() for task in tasks]
+
     async def close(self) -> None:
-        for task in self.tasks:
+        for task in self._all_tasks():
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*self._all_tasks(), return_exceptions=True)
         for stub in self.stubs:
             stub.close()
         self.connection.close()

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
-from squall.benchmarks.experiments.parts.zookeeper_stubs import REQUEST_MAX
+from squall.benchmarks.experiments.parts.zookeeper_client import REQUEST_MAX
 from squall.harness.loopback.ensemble import Ensemble
 from squall.harness.loopback.loopback import Cluster
 from tests.waiting import wait_until

@@ -24,6 +24,10 @@ class Arm:
     failover: float = 0.0
     """SIGKILL until another controller serves."""
     failover_applied: float = 0.0
+    broker_failure_detected: float = 0.0
+    """SIGKILL of a broker until the controller acts, or the quorum has fenced it."""
+    broker_failure: float = 0.0
+    """SIGKILL of a broker until every other broker has the changes."""
     memory: dict[str, int] = field(default_factory=dict)
     """Resident bytes of each kind of process, at the end."""
 

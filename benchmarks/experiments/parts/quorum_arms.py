@@ -21,6 +21,8 @@ from squall.harness.loopback.loopback import Cluster
 
 KAFKA_QUORUMS = ("kafka-3.9.2", "kafka-4.4.0")
 """The version that still has a ZooKeeper controller as well, and a present one; lists of jars."""
+MORTAL = 2
+"""The stub that is killed: one that does not leave before."""
 OUR_QUORUM = "Squall, quorum"
 LEAVERS = slice(1, None, 3)
 """Every third broker may leave; not the first, whose stub applies."""
@@ -61,6 +63,9 @@ async def _measure(scene: QuorumScene, arm: Arm, rounds: int, warm_ups: int, res
                 arm.answered.append(found.committed)
                 arm.applied.append(found.applied)
         arm.memory = {"controller": max(resident())}
+        say("a broker is killed")
+        lost = await scene.lose(scene.stubs[MORTAL])
+        arm.broker_failure_detected, arm.broker_failure = lost.fenced, lost.applied
         say("the active controller is killed")
         await _fail_over(scene, arm)
     finally:

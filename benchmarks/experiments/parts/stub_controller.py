@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from squall.benchmarks.experiments.parts.zookeeper_stubs import Client
+from squall.benchmarks.experiments.parts.zookeeper_client import Client
 from squall.nodes.node.dispatch import ZOOKEEPER_VERSIONS
 from squall.nodes.protocol.messages.leader_and_isr import (
     FULL,

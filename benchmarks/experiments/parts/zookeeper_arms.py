@@ -14,9 +14,9 @@ from squall.benchmarks.experiments.parts.arm import Arm, say
 from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
 from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProcess
 from squall.benchmarks.experiments.parts.squall_process import SquallProcess
+from squall.benchmarks.experiments.parts.zookeeper_client import REQUEST_MAX, Client
 from squall.benchmarks.experiments.parts.zookeeper_stubs import (
-    REQUEST_MAX,
-    Client,
+    BROKER_SESSION_MS,
     Layout,
     ZookeeperStub,
     quiet,
@@ -29,6 +29,8 @@ from squall.harness.loopback.ensemble import Ensemble
 
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
 """Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
+MORTAL = 1
+"""The broker that is killed. It leads, and every topic-partition of it keeps a replica after ten brokers have left."""
 FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
@@ -82,7 +84,10 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         arm.load = time.monotonic() - began
         await client.make("/brokers/ids")
         for stub in stubs:
-            await stub.start()
+            if stub.broker == MORTAL:
+                await stub.start_mortal(ensemble.addresses, BROKER_SESSION_MS)
+            else:
+                await stub.start()
         first, second = controllers
         first.start()
         await _logged(first, first.texts.serves or first.texts.elected, patience_s)
@@ -94,6 +99,8 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
             await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
         arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
+        say("a broker is killed")
+        await _lose_a_broker(stubs, arm, patience_s)
         say("the controller is killed")
         await _fail_over(first, second, stubs, arm, patience_s)
     except BaseException:
@@ -130,6 +137,14 @@ async def _shut_down(
     stubs.remove(stub)
     await stub.close()
     await quiet(stubs, _quiet_s(arm), patience_s)
+
+
+async def _lose_a_broker(stubs: list[ZookeeperStub], arm: Arm, patience_s: float) -> None:
+    victim = next(one for one in stubs if one.broker == MORTAL)
+    stubs.remove(victim)
+    killed = await victim.kill()
+    arm.broker_failure_detected = await _heard(stubs, killed, patience_s) - killed
+    arm.broker_failure = await quiet(stubs, _quiet_s(arm), patience_s) - killed
 
 
 async def _fail_over(

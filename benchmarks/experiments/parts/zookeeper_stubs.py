@@ -12,61 +12,22 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from squall.nodes.server.clock import monotonic_us
-from squall.nodes.server.zookeeper.session import WireSession
-from squall.nodes.zookeeper.session import (
-    Code,
-    Create,
-    Delete,
-    Multi,
-    Operation,
-    SessionEvent,
-    SessionRequest,
-    SessionResponse,
-)
+from squall.benchmarks.experiments.parts import ephemeral
+from squall.benchmarks.experiments.parts.zookeeper_client import Client
+from squall.nodes.zookeeper.session import Create, Delete, Multi
 
 REPLICAS = 3
 PARTITIONS_AT_ONCE = 500
-SESSION_TIMEOUT_MS = 60_000
-REQUEST_MAX = 100_000_000
-"""`jute.maxbuffer` of everything here: the children of a large topic exceed ZooKeeper's default of a megabyte."""
+BROKER_SESSION_MS = 18_000
+"""Kafka's default."""
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 _ALL_WELL = {LEADER_AND_ISR: b"\0\0\1\0", STOP_REPLICA: b"\0\0\1\0", UPDATE_METADATA: b"\0\0\0"}
 """Bodies of the responses in the newest versions: no error, an empty array where there is one, no tagged fields."""
 READ_LIMIT = 1 << 20
-
-
-class Client:
-    """A session with the ensemble for coroutines: one coroutine waits for one response."""
-
-    def __init__(self, servers: list[tuple[str, int]]) -> None:
-        self._session = WireSession(servers, SESSION_TIMEOUT_MS, self._deliver, monotonic_us, max_request=REQUEST_MAX)
-
-    def _deliver(self) -> None:
-        self._session.deliver(monotonic_us(), self._event)
-
-    def _event(self, now: int, event: SessionEvent) -> None:
-        """Changes of the session's state show as failed requests."""
-
-    async def do(self, operation: Operation, *accepted: Code) -> SessionResponse:
-        """Return the response. Raises AssertionError for a code that is not OK and not accepted."""
-        found: asyncio.Future[SessionResponse] = asyncio.get_running_loop().create_future()
-        self._session.submit(monotonic_us(), SessionRequest(operation, lambda now, one: found.set_result(one)))
-        response = await found
-        assert response.ok or response.code in accepted, f"{operation}: {response.code.name}"[:300]
-        return response
-
-    async def make(self, path: str) -> None:
-        """Create a znode and its parents, as far as they do not exist."""
-        parts = path.strip("/").split("/")
-        for end in range(1, len(parts) + 1):
-            await self.do(Create("/" + "/".join(parts[:end])), Code.NODE_EXISTS)
-
-    def close(self) -> None:
-        self._session.close(monotonic_us())
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
@@ -143,11 +104,34 @@ class ZookeeperStub:
     received_bytes: int = 0
     heard_at: float = 0.0
     """When the last request of a controller had arrived in whole and was responded to."""
+    _owner: asyncio.subprocess.Process | None = field(default=None, repr=False)
     _server: asyncio.Server | None = field(default=None, repr=False)
     _connected: list[asyncio.StreamWriter] = field(default_factory=list, repr=False)
 
     async def start(self) -> None:
         """Listen, and register in ZooKeeper."""
+        content = await self._listen()
+        created = await self.client.do(Create(self._path, content.encode(), ephemeral=True))
+        self.epoch = created.zxid
+
+    async def start_mortal(self, servers: Sequence[tuple[str, int]], session_ms: int) -> None:
+        """Listen, and let a process of its own register, which `kill` kills."""
+        self._owner = await asyncio.create_subprocess_exec(
+            *ephemeral.command(servers, session_ms, self._path, await self._listen()), stdout=asyncio.subprocess.PIPE
+        )
+        assert self._owner.stdout is not None
+        self.epoch = int(await self._owner.stdout.readline())
+
+    async def kill(self) -> float:
+        """Kill the process that registered, and listen no more. Returns when, in seconds of the monotonic clock."""
+        assert self._owner is not None, "only a mortal stub can be killed"
+        at = time.monotonic()
+        self._owner.kill()
+        await self.close()
+        return at
+
+    async def _listen(self) -> str:
+        """Listen on a port. Returns the content of the broker's znode."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=READ_LIMIT)
         port = self._server.sockets[0].getsockname()[1]
         content = {
@@ -160,8 +144,7 @@ class ZookeeperStub:
             "port": port,
             "version": 5,
         }
-        created = await self.client.do(Create(self._path, json.dumps(content).encode(), ephemeral=True))
-        self.epoch = created.zxid
+        return json.dumps(content)
 
     @property
     def _path(self) -> str:
@@ -186,6 +169,10 @@ class ZookeeperStub:
             writer.close()
 
     async def close(self) -> None:
+        if self._owner is not None and self._owner.returncode is None:
+            with suppress(ProcessLookupError):
+                self._owner.kill()
+            await self._owner.wait()
         if self._server is not None:
             self._server.close()
         for writer in self._connected:

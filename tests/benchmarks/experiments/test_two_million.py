@@ -167,6 +167,7 @@ def check_arm(found: Arm) -> None:
     assert 0 < found.answered[0] <= found.applied[0]
     assert 0 < found.detected <= found.failover <= found.failover_applied
     assert all(seconds >= 0 for seconds in found.stages.values())
+    assert 0 < found.broker_failure_detected <= found.broker_failure
 
 
 def test_the_real_thing_is_measured_on_both_sides() -> None:
