@@ -16,8 +16,9 @@ machine. Time-outs are the systems' defaults, and detection is a figure of its o
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
 and 1 000 000 are measured before it. `--system` chooses systems. One whose processes need more memory than the machine
 has is left out at that number, with both figures. One that fails misses a rule, and the others are measured
-nevertheless. `--rounds` is the number of shutdowns that count. The chart has, of each system, the figures of the
-greatest number that it was measured with, beside the published ones, which are for two million (docs/experiments.md).
+nevertheless. `--rounds` is the number of shutdowns that count, and of a quorum's failovers. The chart has, of each
+system, the figures of the greatest number that it was measured with, beside the published ones, which are for two
+million (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
     yield _seconds("        detected", [arm.detected])
     for stage, seconds in arm.stages.items():
         yield _seconds(f"        {stage}", [seconds])
-    yield _seconds(f"    {FAILOVER}", [arm.failover_applied])
+    yield _seconds(f"    {FAILOVER}", arm.failovers or [arm.failover_applied])
     for kind, size in arm.memory.items():
         yield Measurement(f"    resident memory, {kind}", size / MEGA, "MB", higher_is_better=False)
 

@@ -26,6 +26,7 @@ from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionDataRequest,
+    PartitionDataResponse,
     TopicDataRequest,
 )
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION
@@ -82,6 +83,10 @@ class QuorumProcesses(Protocol):
 
     def kill(self, controller: int) -> None:
         """Send SIGKILL to one."""
+        ...
+
+    async def start(self, controller: int) -> float:
+        """Start a killed one again, and wait until it has replayed its log. Returns the seconds that this took."""
         ...
 
     async def stages(self, survivors: Sequence[int], killed_at: float) -> Stages:
@@ -155,11 +160,15 @@ class QuorumScene:
         await until(what, checked)
 
     async def _committed(self) -> int:
+        return (await self._quorum()).high_watermark
+
+    async def _quorum(self) -> PartitionDataResponse:
+        """Return what the leader says of the quorum."""
         partition = TopicDataRequest(
             topic_name=METADATA_PARTITION.topic, partitions=[PartitionDataRequest(partition_index=0)]
         )
         answer = await self.connection.until(lambda: DescribeQuorumRequest(topics=[partition]), _described)
-        return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].high_watermark
+        return cast(DescribeQuorumResponse, answer).topics[0].partitions[0]
 
     async def shut_down(self, stub: Stub) -> ShutDown:
         """Shut down one broker and time it."""
@@ -198,6 +207,16 @@ class QuorumScene:
         await self._received_by_all(self.applier.last_offset + 1)
         applied = time.monotonic() - killed_at
         return Replaced(active, await self._processes.stages(survivors, killed_at), committed, applied)
+
+    async def restart(self, controller: int) -> None:
+        """Start a killed controller again, and wait until it has the log of the others."""
+        await self._processes.start(controller)
+        while True:
+            quorum = await self._quorum()
+            ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
+            if ends.get(controller, -1) >= quorum.high_watermark:
+                return
+            await asyncio.sleep(0.1)
 
     async def commit_something(self) -> int:
         """Commit a block of producer ids through the active controller. Returns the first id."""

@@ -28,6 +28,8 @@ class Arm:
     """SIGKILL of a broker until the controller acts, or the quorum has fenced it."""
     broker_failure: float = 0.0
     """SIGKILL of a broker until every other broker has the changes."""
+    failovers: list[float] = field(default_factory=list)
+    """Each of them, where there were several; `detected`, `stages`, `failover` and `failover_applied` are medians."""
     memory: dict[str, int] = field(default_factory=dict)
     """Resident bytes of each kind of process, at the end."""
 

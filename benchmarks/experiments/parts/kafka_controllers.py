@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -35,6 +36,7 @@ MAIN_CLASS: Final = "kafka.Kafka"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
 FIRST_ID: Final = 101
 START_TIMEOUT_S: Final = 120.0
+RESTART_TIMEOUT_S: Final = 300.0
 SETTINGS: Final = {
     "process.roles": "controller",
     "controller.listener.names": "CONTROLLER",
@@ -146,6 +148,14 @@ class KafkaControllers:
 
     def kill(self, controller: int) -> None:
         self._all[controller].kill()
+
+    async def start(self, controller: int) -> float:
+        """Start a killed one again; Kafka says that it has started when it has replayed its log."""
+        began = time.monotonic()
+        self._all[controller].start()
+        started = self._all[controller].wait_for
+        await asyncio.to_thread(started, STARTED, since=began, timeout_s=RESTART_TIMEOUT_S)
+        return time.monotonic() - began
 
     def resident(self) -> list[int]:
         """Resident bytes of each running controller."""
