@@ -11,9 +11,9 @@ import asyncio
 import base64
 import json
 import socket
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from squall.benchmarks.experiments.parts import ephemeral
@@ -104,7 +104,7 @@ class ZookeeperStub:
     received_bytes: int = 0
     heard_at: float = 0.0
     """When the last request of a controller had arrived in whole and was responded to."""
-    _owner: asyncio.subprocess.Process | None = field(default=None, repr=False)
+    _owner: subprocess.Popen[str] | None = field(default=None, repr=False)
     _server: asyncio.Server | None = field(default=None, repr=False)
     _connected: list[asyncio.StreamWriter] = field(default_factory=list, repr=False)
 
@@ -116,11 +116,10 @@ class ZookeeperStub:
 
     async def start_mortal(self, servers: Sequence[tuple[str, int]], session_ms: int) -> None:
         """Listen, and let a process of its own register, which `kill` kills."""
-        self._owner = await asyncio.create_subprocess_exec(
-            *ephemeral.command(servers, session_ms, self._path, await self._listen()), stdout=asyncio.subprocess.PIPE
-        )
+        command = ephemeral.command(servers, session_ms, self._path, await self._listen())
+        self._owner = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         assert self._owner.stdout is not None
-        self.epoch = int(await self._owner.stdout.readline())
+        self.epoch = int(await asyncio.to_thread(self._owner.stdout.readline))
 
     async def kill(self) -> float:
         """Kill the process that registered, and listen no more. Returns when, in seconds of the monotonic clock."""
@@ -169,10 +168,9 @@ class ZookeeperStub:
             writer.close()
 
     async def close(self) -> None:
-        if self._owner is not None and self._owner.returncode is None:
-            with suppress(ProcessLookupError):
-                self._owner.kill()
-            await self._owner.wait()
+        if self._owner is not None:
+            self._owner.kill()
+            self._owner.wait()
         if self._server is not None:
             self._server.close()
         for writer in self._connected:
