@@ -124,6 +124,8 @@ class _Session:
     heard: int
     ended: bool = False
     connection: _Connection | None = None
+    asked: int = 0
+    """Operations, of whatever outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +391,7 @@ class _Server:
         if session is None or session.ended:
             self._drop(connection)
             return
+        session.asked += 1
         connection.pending.append(_Pending(message.number, message.operation))
         if is_write(message.operation):
             ensemble = self._ensemble

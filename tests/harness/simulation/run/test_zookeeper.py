@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from squall.harness.cli.simulate import told
+from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.kinds import ENSEMBLE_KINDS
 from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.zookeeper.znodes import (
     REASSIGN_PARTITIONS,
@@ -24,6 +26,8 @@ from squall.nodes.zookeeper.znodes import (
     encode_reassignment,
     topic_path,
 )
+from squall.workloads.clients.common.client import Topic
+from squall.workloads.clients.native.admin import NativeAdmin
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 (SWARM,) = load_suite(SUITES / "zookeeper.yaml").own
@@ -107,6 +111,33 @@ def test_seeds_that_have_found_a_defect(name: str, seed: int) -> None:
     (scenario,) = (one for one in scenarios if one.scenario == name)
     found = simulate(scenario, seed)
     assert found.verdict == "valid", told(found, name, SimOptions())
+
+
+def test_the_controller_is_zookeepers_main_client() -> None:
+    """ZK-15: thirty topic-partitions are created, and a broker that leads dies; brokers register, and watch."""
+    world = SimWorld(ClusterShape(0, 4, zookeeper=True), 1, topics={"events": 30})
+    world.start()
+    admin = NativeAdmin(world.connector(), world.bootstrap(), has_quorum=False)
+
+    async def course() -> str:
+        await await_whole(admin, 4, {}, 30.0)
+        await create_topics(admin, (Topic("events", 30, 3),), 30.0)
+        await await_whole(admin, 4, {"events": 30}, 30.0)
+        active = await world.cluster.active_controller()
+        assert active is not None
+        victim = next(one for one in world.cluster.brokers if one != active)
+        world.processes[victim].crash()
+        await world.sleep(20.0)
+        return active
+
+    active = world.kernel.run_until_complete(course())
+    node = world.processes[active].node
+    assert isinstance(node, ZooKeeperNode) and node.is_active_controller and world.ensemble is not None
+    asked = {session.id: session.asked for session in world.ensemble.sessions.values()}
+    assert len(asked) == 4, asked
+    of_controller = asked.pop(node.client.session.id)
+    assert of_controller > sum(asked.values()), "the controller asks more than all other brokers together"
+    world.switch_off()
 
 
 def test_the_controller_is_a_broker_that_serves_clients(tmp_path: Path) -> None:
