@@ -11,7 +11,8 @@ Systems with the same number of topic-partitions, each of three replicas over th
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
 changes; SIGKILL of a broker (X30), until every other one has the changes; and SIGKILL of the active controller, until
 another one serves and until every broker has heard of it. Five shutdowns before the counted ones warm up a virtual
-machine. Time-outs are the systems' defaults, and detection is a figure of its own.
+machine. Time-outs are the systems' defaults, and detection is a figure of its own; with `--equal-timeouts` ZooKeeper's
+sessions are as short as a quorum's time-outs, 2 s for a controller and 9 s for a broker.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
 and 1 000 000 are measured before it. `--system` chooses systems. One whose processes need more memory than the machine
@@ -34,6 +35,7 @@ from squall.benchmarks.experiments.parts.arm import Arm, say
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS, OUR_QUORUM, with_kafkas_quorum, with_quorum
 from squall.benchmarks.experiments.parts.zookeeper_arms import (
+    EQUAL,
     KAFKAS_ZOOKEEPER,
     ROUNDS_AT_MOST,
     with_kafka,
@@ -214,6 +216,8 @@ class System:
 
     measure: Callable[[int, int], Arm]
     """With so many topic-partitions and rounds."""
+    measure_equal: Callable[[int, int], Arm]
+    """The same with time-outs that are equal for all systems."""
     bytes_of_a_partition: int
     """Memory that all its processes together need for one topic-partition (docs/experiments.md)."""
 
@@ -222,11 +226,16 @@ class System:
         return BYTES_WITHOUT_PARTITIONS + partitions * self.bytes_of_a_partition
 
 
+def _system(measure: Callable[..., Arm], bytes_of_a_partition: int, *, has_quorum: bool) -> System:
+    equal = measure if has_quorum else partial(measure, sessions=EQUAL)
+    return System(measure, equal, bytes_of_a_partition)
+
+
 SYSTEMS: dict[str, System] = {
-    "kafka-zookeeper": System(with_kafka, 14_000),
-    **{f"{one}-quorum": System(partial(with_kafkas_quorum, one), 4_500) for one in KAFKA_QUORUMS},
-    "squall-zookeeper": System(with_our_controller, 7_000),
-    "squall-quorum": System(with_quorum, 1_200),
+    "kafka-zookeeper": _system(with_kafka, 14_000, has_quorum=False),
+    **{f"{one}-quorum": _system(partial(with_kafkas_quorum, one), 4_500, has_quorum=True) for one in KAFKA_QUORUMS},
+    "squall-zookeeper": _system(with_our_controller, 7_000, has_quorum=False),
+    "squall-quorum": _system(with_quorum, 1_200, has_quorum=True),
 }
 """By the name that `--system` takes; the first is what the quorums are compared with."""
 
@@ -240,7 +249,11 @@ def chosen(names: Sequence[str]) -> dict[str, System]:
 
 
 def run(
-    partitions: int = PARTITIONS, rounds: int = ROUNDS, short: bool = False, system: Sequence[str] = ()
+    partitions: int = PARTITIONS,
+    rounds: int = ROUNDS,
+    short: bool = False,
+    system: Sequence[str] = (),
+    equal_timeouts: bool = False,
 ) -> Iterator[Measurement]:
     """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
     if short:
@@ -254,7 +267,7 @@ def run(
                 yield left_out(name, size, one.needs(size), available)
                 continue
             try:
-                arms.append(one.measure(size, rounds))
+                arms.append((one.measure_equal if equal_timeouts else one.measure)(size, rounds))
             except Exception as error:
                 yield failed(name, size, error)
                 continue

@@ -74,7 +74,7 @@ def measure(name: str, **chosen: int | bool | Sequence[str] | None) -> list[Meas
     for option, value in options.items():
         if option not in signature(run).parameters:
             words = value if isinstance(value, list) else [value]
-            given = " ".join(f"--{option}" if one is True else f"--{option}={one}" for one in words)
+            given = " ".join(f"--{option.replace('_', '-')}" if one is True else f"--{option}={one}" for one in words)
             raise UsageError(f"{given}: benchmark {name} has none to choose; leave the option out")
     measurements: list[Measurement] = []
     try:

@@ -714,6 +714,9 @@ def bench(
     system: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="measure only this one (two-million); repeatable")
     ] = None,
+    equal_timeouts: Annotated[
+        bool, typer.Option("--equal-timeouts", help="all systems notice a failure after the same time (two-million)")
+    ] = False,
     charts: Annotated[
         Path | None, typer.Option("--charts", metavar="DIRECTORY", help="draw the charts there (experiments)")
     ] = None,
@@ -734,7 +737,7 @@ def bench(
     interrupted, failure = False, None
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
-        measurements = bench_module.measure(name, **sizes, system=system)
+        measurements = bench_module.measure(name, **sizes, system=system, equal_timeouts=equal_timeouts)
     except bench_module.Interrupted as early:
         measurements, interrupted, failure = early.measurements, True, early.failure
     bench_module.print_measurements(out, name, measurements)

@@ -17,9 +17,8 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
     "offsets.topic.replication.factor": "1",
-    "zookeeper.session.timeout.ms": "18000",
 }
-"""What keeps the controller's own background work out of the figures; the session's time-out is Kafka's default."""
+"""What keeps the controller's own background work out of the figures."""
 LOGGED = ("kafka.controller.KafkaController", "kafka.server.KafkaServer")
 
 
@@ -33,12 +32,13 @@ class KafkaProcess(ElectedProcess):
         stages={"read from ZooKeeper": "Fetching topic deletions in progress"},
     )
 
-    def __init__(self, broker: int, zookeeper: str, *, heap_mb: int, request_max: int) -> None:
+    def __init__(self, broker: int, zookeeper: str, *, heap_mb: int, request_max: int, session_ms: int) -> None:
         (port,) = free_ports(1)
         super().__init__(broker, port)
         properties = {
             "broker.id": str(broker),
             "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": str(session_ms),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.directory / "data"),
             **SETTINGS,

@@ -15,12 +15,13 @@ class SquallProcess(ElectedProcess):
 
     texts = LogTexts(started="listens on", elected="is the controller with epoch", serves=None, stages={})
 
-    def __init__(self, broker: int, zookeeper: str, *, in_flight: int) -> None:
+    def __init__(self, broker: int, zookeeper: str, *, in_flight: int, session_ms: int) -> None:
         (port,) = free_ports(1)
         super().__init__(broker, port)
         properties = {
             "node.id": str(broker),
             "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": str(session_ms),
             "zookeeper.max.in.flight.requests": str(in_flight),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.directory / "data"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from squall.benchmarks.experiments.parts.arm import Arm, say
 from squall.benchmarks.experiments.parts.elected_process import ElectedProcess
@@ -16,7 +17,6 @@ from squall.benchmarks.experiments.parts.kafka_process import VERSION, KafkaProc
 from squall.benchmarks.experiments.parts.squall_process import SquallProcess
 from squall.benchmarks.experiments.parts.zookeeper_client import REQUEST_MAX, Client
 from squall.benchmarks.experiments.parts.zookeeper_stubs import (
-    BROKER_SESSION_MS,
     Layout,
     ZookeeperStub,
     quiet,
@@ -42,37 +42,76 @@ KAFKAS_ZOOKEEPER = "Apache Kafka 3.9.2, ZooKeeper"
 MEGA = 1_000_000
 
 
-def with_kafka(partitions: int, rounds: int) -> Arm:
+@dataclass(frozen=True)
+class Sessions:
+    """How long ZooKeeper waits for a silent client before it ends its session, in milliseconds."""
+
+    controller_ms: int
+    broker_ms: int
+
+
+DEFAULTS, EQUAL = Sessions(18_000, 18_000), Sessions(2_000, 9_000)
+"""Kafka's default with ZooKeeper; and what a quorum has for a controller (`controller.quorum.fetch.timeout.ms`) and for
+a broker (`broker.session.timeout.ms`)."""
+
+
+def with_kafka(partitions: int, rounds: int, sessions: Sessions = DEFAULTS) -> Arm:
     """Measure Apache Kafka's ZooKeeper controller."""
 
     def process(broker: int, zookeeper: str) -> ElectedProcess:
-        return KafkaProcess(broker, zookeeper, heap_mb=1024 + partitions // 100, request_max=REQUEST_MAX)
+        heap_mb = 1024 + partitions // 100
+        return KafkaProcess(
+            broker, zookeeper, heap_mb=heap_mb, request_max=REQUEST_MAX, session_ms=sessions.controller_ms
+        )
 
-    return with_zookeeper(KAFKAS_ZOOKEEPER, process, partitions, rounds)
+    return with_zookeeper(KAFKAS_ZOOKEEPER, process, partitions, rounds, sessions)
 
 
-def with_our_controller(partitions: int, rounds: int, in_flight: int = IN_FLIGHT) -> Arm:
+def with_our_controller(
+    partitions: int, rounds: int, sessions: Sessions = DEFAULTS, in_flight: int = IN_FLIGHT, warm_ups: int = WARM_UPS
+) -> Arm:
     """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
     name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
-    return with_zookeeper(name, lambda *where: SquallProcess(*where, in_flight=in_flight), partitions, rounds)
+
+    def process(broker: int, zookeeper: str) -> ElectedProcess:
+        return SquallProcess(broker, zookeeper, in_flight=in_flight, session_ms=sessions.controller_ms)
+
+    return with_zookeeper(name, process, partitions, rounds, sessions, warm_ups)
 
 
-def with_zookeeper(name: str, process: Callable[[int, str], ElectedProcess], partitions: int, rounds: int) -> Arm:
+def with_zookeeper(
+    name: str,
+    process: Callable[[int, str], ElectedProcess],
+    partitions: int,
+    rounds: int,
+    sessions: Sessions = DEFAULTS,
+    warm_ups: int = WARM_UPS,
+) -> Arm:
     """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
     arm = Arm(name, partitions)
     heap = 512 + partitions // 200
-    with Ensemble(settings=AS_SHIPPED, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
+    settings = {**AS_SHIPPED, "minSessionTimeout": str(sessions.controller_ms)}
+    with Ensemble(settings=settings, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
         ensemble.wait_until_ready()
         controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
         try:
-            asyncio.run(_measure(ensemble, controllers, arm, rounds))
+            asyncio.run(_measure(ensemble, controllers, arm, _Course(rounds, warm_ups, sessions)))
         finally:
             for one in controllers:
                 one.close()
     return arm
 
 
-async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, rounds: int) -> None:
+@dataclass(frozen=True)
+class _Course:
+    """How often, and with which time-outs."""
+
+    rounds: int
+    warm_ups: int
+    sessions: Sessions
+
+
+async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, course: _Course) -> None:
     client = Client(ensemble.addresses)
     layout = Layout(arm.partitions, PARTITIONS_OF_A_TOPIC, BROKERS)
     stubs = [ZookeeperStub(broker, client) for broker in range(BROKERS)]
@@ -85,7 +124,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         await client.make("/brokers/ids")
         for stub in stubs:
             if stub.broker == MORTAL:
-                await stub.start_mortal(ensemble.addresses, BROKER_SESSION_MS)
+                await stub.start_mortal(ensemble.addresses, course.sessions.broker_ms)
             else:
                 await stub.start()
         first, second = controllers
@@ -96,8 +135,9 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         await _logged(second, second.texts.started, patience_s)
         await quiet(stubs, _quiet_s(arm), patience_s)
         say("brokers leave")
-        for number, stub in enumerate(stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: WARM_UPS + rounds]):
-            await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= WARM_UPS)
+        leavers = stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: course.warm_ups + course.rounds]
+        for number, stub in enumerate(leavers):
+            await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= course.warm_ups)
         arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
         say("a broker is killed")
         await _lose_a_broker(stubs, arm, patience_s)

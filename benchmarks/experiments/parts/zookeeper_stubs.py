@@ -22,8 +22,6 @@ from squall.nodes.zookeeper.session import Create, Delete, Multi
 
 REPLICAS = 3
 PARTITIONS_AT_ONCE = 500
-BROKER_SESSION_MS = 18_000
-"""Kafka's default."""
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 _ALL_WELL = {LEADER_AND_ISR: b"\0\0\1\0", STOP_REPLICA: b"\0\0\1\0", UPDATE_METADATA: b"\0\0\0"}
 """Bodies of the responses in the newest versions: no error, an empty array where there is one, no tagged fields."""

@@ -11,7 +11,7 @@ from squall.benchmarks.experiments import two_million
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
-from squall.benchmarks.experiments.parts.zookeeper_arms import KAFKAS_ZOOKEEPER
+from squall.benchmarks.experiments.parts.zookeeper_arms import EQUAL, KAFKAS_ZOOKEEPER
 from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
 from squall.benchmarks.experiments.two_million import (
     BYTES_WITHOUT_PARTITIONS,
@@ -185,17 +185,25 @@ def test_systems_are_chosen_by_name_and_measured_in_one_order() -> None:
 
 def test_a_system_without_room_is_left_out_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """HX-13: as far as memory allows each system, the limit said."""
-    monkeypatch.setattr(two_million, "SYSTEMS", {"large": System(with_quorum, 10**12), "none": System(_arm, 0)})
+    monkeypatch.setattr(two_million, "SYSTEMS", {"large": System(_arm, _arm, 10**12), "none": System(_arm, _arm, 0)})
     found = list(run(partitions=5_000))
     assert found[0] == left_out("large", 5_000, 5 * 10**15 + BYTES_WITHOUT_PARTITIONS, available_of(found[0]))
     assert found[1].name == "some, 5 000: topic-partitions are there"
+
+
+def test_equal_timeouts_are_asked_of_each_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(partitions: int, rounds: int) -> Arm:
+        return arm("equal", partitions, 1.0, 1.0)
+
+    monkeypatch.setattr(two_million, "SYSTEMS", {"one": System(_arm, equal, 0)})
+    assert next(iter(run(partitions=5_000, equal_timeouts=True))).name.startswith("equal, ")
 
 
 def test_a_system_that_fails_misses_a_rule_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(partitions: int, rounds: int) -> Arm:
         raise TimeoutError(f"{partitions} in {rounds} rounds")
 
-    monkeypatch.setattr(two_million, "SYSTEMS", {"broken": System(broken, 0), "some": System(_arm, 0)})
+    monkeypatch.setattr(two_million, "SYSTEMS", {"broken": System(broken, broken, 0), "some": System(_arm, _arm, 0)})
     found = list(run(partitions=5_000))
     assert (found[0].name, found[0].passed) == ("broken, 5 000: measured without an error", False)
     assert "5000 in 3 rounds" in found[0].reference
@@ -219,12 +227,13 @@ def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) ->
     check_arm(SYSTEMS[name].measure(1_000, 1))
 
 
-@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.xdist_group("zookeeper")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("partitions", [10_000, 100_000])
 def test_both_of_ours_are_measured_with_many_topic_partitions(partitions: int) -> None:
-    check_arm(with_quorum(partitions, 1))
-    if partitions == 10_000:
-        check_arm(with_our_controller(partitions, 1))
+    """HX-13, with time-outs that are equal: detection takes as long in both."""
+    quorum, zookeeper = with_quorum(partitions, 1), with_our_controller(partitions, 1, EQUAL, warm_ups=0)
+    check_arm(quorum)
+    check_arm(zookeeper)
+    assert zookeeper.failover_applied > quorum.failover_applied
