@@ -270,7 +270,7 @@ class ZooKeeperController:
         self._replicas.initialize()
         self._partitions.initialize()
         replicas = context.all_replicas()
-        self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
+        yield from self._replicas.set_online([one for one in replicas if context.is_online(one[2])])
         yield from self._replicas.set_offline([one for one in replicas if not context.is_online(one[2])], stop=False)
         yield from self._partitions.make_online(context.leaderless())
         yield from self._reassignments.take_over()
@@ -344,7 +344,7 @@ class ZooKeeperController:
         for broker in brokers:
             self._batch.full(broker)
         here = [(*key, broker) for broker in brokers for key in context.partitions_on(broker)]
-        self._replicas.set_online([one for one in here if not context.is_being_deleted(one[0])])
+        yield from self._replicas.set_online([one for one in here if not context.is_being_deleted(one[0])])
         yield from self._partitions.make_online(context.leaderless())
         yield from self._reassignments.resume(brokers)
         yield from self._deletion.retry([one for one in here if context.is_being_deleted(one[0])])
@@ -373,7 +373,7 @@ class ZooKeeperController:
         self._partitions.set_new(keys)
         self._replicas.set_new(replicas)
         yield from self._partitions.make_online(keys)
-        self._replicas.set_online(replicas)
+        yield from self._replicas.set_online(replicas)
 
     def _isr_changed(self) -> Steps:
         yield from self._delete_isr_changes(ignored=False)
@@ -503,7 +503,7 @@ class ZooKeeperController:
         self.queues.advance(now)
 
     def deadline(self) -> int:
-        return min(self._elect_at, self.queues.deadline())
+        return 0 if self.loop.is_paused else min(self._elect_at, self.queues.deadline())
 
 
 def _refused(request: ServerRequest) -> Message:

@@ -5,6 +5,10 @@ have arrived; so it reads like the blocking code of a thread, and nothing else o
 arrives meanwhile waits in the queue: requests of administrators, fired watches, responses of brokers. During the
 bootstrap of a new controller that is every request (ZK-13).
 
+A procedure that computes for long yields `PAUSE` now and then: it is resumed in the next turn, so that the session's
+pings and the responses of brokers go on meanwhile. With a million topic-partitions a turn would else outlast the
+session.
+
 A procedure ends with `ControllerMoved` when another controller has been elected: the epoch check of a write failed. It
 ends with `SessionLost` when the session has expired.
 """
@@ -20,6 +24,13 @@ from squall.nodes.zookeeper.session import Code, Operation, SessionResponse
 
 Steps = Generator[Sequence[Operation], list[SessionResponse], None]
 """A procedure without a result."""
+
+
+class Pause(tuple[Operation, ...]):
+    """No operation, and go on in the next turn."""
+
+
+PAUSE = Pause()
 Start = Callable[[], Steps]
 
 
@@ -48,6 +59,7 @@ class EventLoop:
         self._name, self._put_at, self._began_at = "", 0, 0
         """Of the procedure that runs."""
         self._generation = 0
+        self._is_paused = False
         self._is_inside = False
         """Whether a step of the running procedure is being executed."""
 
@@ -58,6 +70,11 @@ class EventLoop:
     @property
     def is_idle(self) -> bool:
         return self._running is None and not self._queue
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a procedure waits for the next turn, and for nothing else."""
+        return self._is_paused
 
     def put(self, now: int, name: str, start: Start) -> None:
         """Append a procedure."""
@@ -70,10 +87,14 @@ class EventLoop:
         if running is not None and not self._is_inside:
             self._generation += 1
             self._running = None
+            self._is_paused = False
             running.close()
 
     def advance(self, now: int) -> None:
-        """Begin procedures until one has to wait for the ensemble."""
+        """Go on with the procedure that has paused; begin procedures until one has to wait."""
+        if self._is_paused:
+            self._is_paused = False
+            self._resume(now, [])
         while self._running is None and self._queue:
             name, start, put_at = self._queue.popleft()
             self._name, self._put_at, self._began_at = name, put_at, now
@@ -88,7 +109,7 @@ class EventLoop:
         self._is_inside = True
         try:
             operations: Sequence[Operation] = ()
-            while not operations:  # a procedure may find that it has nothing to do
+            while not operations and operations is not PAUSE:  # a procedure may find that it has nothing to do
                 operations = next(running) if responses is None else running.send(responses)
                 responses = []
         except StopIteration:
@@ -98,6 +119,9 @@ class EventLoop:
             self._running = None
             self._failed(now, error)
         else:
+            if operations is PAUSE:
+                self._is_paused = True
+                return
             self._client.submit(now, operations, self._answered(self._generation))
         finally:
             self._is_inside = False

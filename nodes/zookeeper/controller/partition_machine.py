@@ -92,7 +92,7 @@ class PartitionMachine:
         new = [key for key in keys if states.get(key) is PartitionState.NEW]
         failed = yield from self._begin(new)
         failed += yield from self._elect([key for key in keys if key not in new], strategy)
-        self._batch.send()
+        yield from self._batch.in_steps()
         return failed
 
     # -- the first state ------------------------------------------------------------------------------------------

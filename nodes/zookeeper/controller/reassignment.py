@@ -243,7 +243,7 @@ class Reassignments:
 
     def _complete(self, key: TopicPartition, one: Assignment) -> Steps:
         context, (topic, number) = self._context, key
-        self._replicas.set_online([(topic, number, broker) for broker in one.adding])
+        yield from self._replicas.set_online([(topic, number, broker) for broker in one.adding])
         context.assignments[topic][number] = Assignment(one.target)
         yield from self._lead_again(key)
         yield from self._leave_isr(key, one.removing)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from squall.nodes.zookeeper.controller.context import ControllerContext, Replica, ReplicaState
-from squall.nodes.zookeeper.controller.event_loop import ControllerMoved
-from squall.nodes.zookeeper.controller.request_batch import RequestBatch
+from squall.nodes.zookeeper.controller.event_loop import PAUSE, ControllerMoved
+from squall.nodes.zookeeper.controller.request_batch import WITHOUT_PAUSE, RequestBatch
 from squall.nodes.zookeeper.controller.state_store import StateStore
 from squall.nodes.zookeeper.session import Operation, SessionResponse
 from squall.nodes.zookeeper.znodes import NO_LEADER, StateZnode, TopicPartition
@@ -49,14 +49,16 @@ class ReplicaMachine:
                 self._batch.leader_and_isr((broker,), (topic, number), is_new=True)
         self._batch.send()
 
-    def set_online(self, replicas: Sequence[Replica]) -> None:
+    def set_online(self, replicas: Sequence[Replica]) -> Step:
         """Replicas whose broker has started, or that have got their log."""
-        for topic, number, broker in replicas:
+        for count, (topic, number, broker) in enumerate(replicas, start=1):
             before = self._context.replica_states.get((topic, number, broker))
             self._context.replica_states[topic, number, broker] = ReplicaState.ONLINE
             if before is not ReplicaState.NEW and (topic, number) in self._context.states:
                 self._batch.leader_and_isr((broker,), (topic, number))
-        self._batch.send()
+            if count % WITHOUT_PAUSE == 0:
+                yield PAUSE
+        yield from self._batch.in_steps()
 
     def set_offline(self, replicas: Sequence[Replica], *, stop: bool = True) -> Step:
         """Take replicas out of their ISRs; `stop` them if their brokers live."""
@@ -73,7 +75,7 @@ class ReplicaMachine:
             self._batch.update_metadata(context.brokers, keys)
             for key in keys if stop else ():
                 self._batch.stop_replica(broker, key, delete=False)
-        self._batch.send()
+        yield from self._batch.in_steps()
 
     def _remove_from_isr(
         self, broker: int, keys: Sequence[TopicPartition]

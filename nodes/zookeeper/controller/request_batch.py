@@ -6,7 +6,7 @@ them in this order. Who gets what is decided here only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from squall.nodes.protocol.messages.leader_and_isr import (
     FULL,
@@ -31,10 +31,16 @@ from squall.nodes.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
+from squall.nodes.zookeeper.controller.event_loop import PAUSE
 from squall.nodes.zookeeper.controller.request_queues import Answered, RequestQueues
+from squall.nodes.zookeeper.session import Operation, SessionResponse
 from squall.nodes.zookeeper.znodes import TopicPartition
 
 PLAINTEXT = 0
+WITHOUT_PAUSE = 20_000
+"""Topic-partitions, or replicas, that a procedure works on in one turn: a tenth of a second."""
+Steps = Generator[Sequence[Operation], list[SessionResponse], None]
+States = Generator[Sequence[Operation], list[SessionResponse], list[UpdateMetadataTopicState]]
 
 
 class RequestBatch:
@@ -53,6 +59,7 @@ class RequestBatch:
         self._stop: dict[int, dict[TopicPartition, bool]] = {}
         self._metadata: dict[TopicPartition, None] = {}
         self._to_update: dict[int, None] = {}
+        self._is_for_all = False
         self._stopped: Callable[[int, Replica, int], None] | None = None
 
     # -- what to say ----------------------------------------------------------------------------------------------
@@ -63,7 +70,10 @@ class RequestBatch:
             if self._context.is_online(broker):
                 states = self._leader_and_isr.setdefault(broker, {})
                 states[key] = states.get(key, False) or is_new
-        self.update_metadata(self._context.brokers, (key,))
+        self._metadata[key] = None
+        if not self._is_for_all:  # once in a batch, not once for each of a million topic-partitions
+            self._is_for_all = True
+            self.update_metadata(self._context.brokers)
 
     def full(self, broker: int) -> None:
         """Make the LeaderAndIsr for this broker a full one, even if it is empty: the broker has just started."""
@@ -88,12 +98,23 @@ class RequestBatch:
 
     def send(self) -> None:
         """Append the requests to the brokers' queues."""
+        for _ in self.in_steps():
+            pass
+
+    def in_steps(self) -> Steps:
+        """Append the requests to the brokers' queues, with a pause after so many topic-partitions."""
+        count = 0
         for broker, states in self._leader_and_isr.items():
             if (known := self._context.brokers.get(broker)) is not None:
                 self._queues.put(broker, self._leader_and_isr_request(broker, known.epoch, states))
+            count += len(states)
+            if count >= WITHOUT_PAUSE:
+                count = 0
+                yield PAUSE
+        topic_states = yield from self._metadata_states()
         for broker in self._to_update:
             if (known := self._context.brokers.get(broker)) is not None:
-                self._queues.put(broker, self._update_metadata_request(known.epoch))
+                self._queues.put(broker, self._update_metadata_request(known.epoch, topic_states))
         for broker, stops in self._stop.items():
             if (known := self._context.brokers.get(broker)) is not None:
                 self._queues.put(broker, self._stop_request(known.epoch, stops), self._after_stop(broker, stops))
@@ -143,10 +164,13 @@ class RequestBatch:
                 found.append(LeaderAndIsrLiveLeader(leader, endpoint.host, endpoint.port))
         return found
 
-    def _update_metadata_request(self, epoch: int) -> UpdateMetadataRequest:
+    def _metadata_states(self) -> States:
+        """What UpdateMetadata says of topic-partitions: the same to every broker, so the requests share it."""
         context = self._context
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for topic, number in self._metadata:
+        for count, (topic, number) in enumerate(self._metadata, start=1):
+            if count % WITHOUT_PAUSE == 0:
+                yield PAUSE
             state, replicas = context.states.get((topic, number)), context.replicas(topic, number)
             if state is None:
                 continue
@@ -164,11 +188,17 @@ class RequestBatch:
                     offline_replicas=[one for one in replicas if not context.is_online(one)],
                 )
             )
+        return list(topics.values())
+
+    def _update_metadata_request(
+        self, epoch: int, topic_states: list[UpdateMetadataTopicState]
+    ) -> UpdateMetadataRequest:
+        context = self._context
         return UpdateMetadataRequest(
             controller_id=self._node,
             controller_epoch=context.epoch,
             broker_epoch=epoch,
-            topic_states=list(topics.values()),
+            topic_states=topic_states,
             live_brokers=[
                 UpdateMetadataBroker(
                     one.id, [UpdateMetadataEndpoint(at.port, at.host, at.listener, PLAINTEXT) for at in one.endpoints],

@@ -18,8 +18,15 @@ from squall.nodes.protocol.schema import Message
 Answered = Callable[[int, Message], None]
 """Called with (now, response)."""
 RETRY_PAUSE = 100_000
+STATES_OF_A_TURN = 50_000
+"""States of topic-partitions after which no further request is sent in a turn."""
 NOBODY = NullTrace()
 NEVER = 2**63 - 1
+
+
+def size_of(message: Message) -> int:
+    """Return how many topic-partitions a request is about."""
+    return sum(len(one.partition_states) for one in getattr(message, "topic_states", ()))
 
 
 @dataclass(slots=True, eq=False)
@@ -76,11 +83,18 @@ class RequestQueues:
         return list(self._queues)
 
     def advance(self, now: int) -> None:
-        """Send the next request of each queue that has none in flight."""
+        """Send the next request of each queue that has none in flight, as far as a turn may take.
+
+        Requests are encoded in the turn that sends them; thirty of a hundred thousand topic-partitions take seconds.
+        """
+        left = STATES_OF_A_TURN
         for queue in self._queues.values():
+            if left <= 0:
+                break
             if queue.waiting and not queue.is_sent and queue.rest_until <= now:
                 queue.is_sent = True
                 message = queue.waiting[0][0]
+                left -= size_of(message)
                 self._trace.event("zk_request_sent", node=self._node, broker=queue.broker, api=message.API_KEY)
                 self.requests.append(
                     OutboundRequest(ToBroker(queue.broker), message, self._timeout, self._completing(queue))

@@ -43,6 +43,10 @@ Written = Generator[Sequence[Operation], list[SessionResponse], tuple[States, li
 Fenced = Generator[Sequence[Operation], list[SessionResponse], list[SessionResponse]]
 
 
+AT_ONCE = 5_000
+"""Operations of a batch. A million at once would be decoded in one turn, in which the session sends no ping."""
+
+
 class StateStore:
     """See the module. Every method is a part of a procedure (`yield from`)."""
 
@@ -52,14 +56,14 @@ class StateStore:
 
     def read(self, keys: Sequence[TopicPartition]) -> Read:
         """Return the states of those topic-partitions that have one."""
-        if not keys:
-            return {}
-        responses = yield [GetData(state_path(*key)) for key in keys]
-        return {
-            key: decode_state(state_path(*key), one.data, one.stat.version)
-            for key, one in zip(keys, responses, strict=True)
-            if one.ok and one.stat is not None
-        }
+        found: States = {}
+        for first in range(0, len(keys), AT_ONCE):
+            part = keys[first : first + AT_ONCE]
+            responses = yield [GetData(state_path(*key)) for key in part]
+            for key, one in zip(part, responses, strict=True):
+                if one.ok and one.stat is not None:
+                    found[key] = decode_state(state_path(*key), one.data, one.stat.version)
+        return found
 
     def write(self, states: Mapping[TopicPartition, StateZnode]) -> Written:
         """Replace states, each on the condition of its version.
@@ -107,14 +111,13 @@ class StateStore:
 
         Return the response of each operation itself. Raises ControllerMoved.
         """
-        if not operations:
-            return []
-        responses = yield [self._fenced(operation) for operation in operations]
-        results = []
-        for one in responses:
-            if one.results and one.results[0].code in (Code.BAD_VERSION, Code.NO_NODE):
-                raise ControllerMoved
-            results.append(one.results[-1] if one.results else one)
+        results: list[SessionResponse] = []
+        for first in range(0, len(operations), AT_ONCE):
+            responses = yield [self._fenced(operation) for operation in operations[first : first + AT_ONCE]]
+            for one in responses:
+                if one.results and one.results[0].code in (Code.BAD_VERSION, Code.NO_NODE):
+                    raise ControllerMoved
+                results.append(one.results[-1] if one.results else one)
         return results
 
     def _fenced(self, operation: Create | Delete | SetData) -> Multi:

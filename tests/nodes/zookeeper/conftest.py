@@ -91,7 +91,8 @@ class Cluster:
                 client.deliver(self.now)
                 self.controllers[broker].tick(self.now)
             moved = self._answer()
-            if not moved and all(one.deadline() > self.now for one in self.clients.values()):
+            parts = (*self.clients.values(), *self.controllers.values())
+            if not moved and all(one.deadline() > self.now for one in parts):
                 return
         raise AssertionError("the cluster does not come to rest")
 

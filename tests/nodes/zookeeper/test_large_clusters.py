@@ -1,0 +1,106 @@
+"""A controller of many topic-partitions works in slices, so that its session's pings go on (ZK-09, ZK-12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from squall.nodes.protocol.requests.session import ToBroker
+from squall.nodes.zookeeper.client import ZooKeeperClient
+from squall.nodes.zookeeper.controller import replica_machine, request_batch, request_queues, state_store
+from squall.nodes.zookeeper.controller.event_loop import PAUSE, EventLoop, Steps
+from squall.nodes.zookeeper.controller.request_queues import RequestQueues
+from tests.nodes.zookeeper.conftest import Cluster
+from tests.nodes.zookeeper.ensemble import Ensemble
+
+
+def make_loop() -> EventLoop:
+    return EventLoop(1, ZooKeeperClient(Ensemble().session()), NullTrace(), lambda now, error: None)
+
+
+def test_a_procedure_that_pauses_goes_on_in_the_next_turn_and_before_any_other() -> None:
+    """ZK-05: nothing else of the controller runs in between."""
+    happened: list[str] = []
+
+    def long() -> Steps:
+        happened.append("begins")
+        yield PAUSE
+        happened.append("ends")
+
+    def other() -> Steps:
+        happened.append("other")
+        yield from ()
+
+    loop = make_loop()
+    loop.put(0, "long", long)
+    loop.put(0, "other", other)
+    loop.advance(0)
+    assert (happened, loop.is_paused, loop.is_idle) == (["begins"], True, False)
+    loop.advance(1)
+    assert (happened, loop.is_paused, loop.is_idle) == (["begins", "ends", "other"], False, True)
+
+
+def test_a_procedure_that_has_paused_ends_with_the_session() -> None:
+    ended: list[bool] = []
+
+    def long() -> Steps:
+        try:
+            yield PAUSE
+        finally:
+            ended.append(True)
+
+    loop = make_loop()
+    loop.put(0, "long", long)
+    loop.advance(0)
+    loop.clear()
+    loop.advance(1)
+    assert ended == [True] and loop.is_idle and not loop.is_paused
+
+
+def update_of(partitions: int) -> UpdateMetadataRequest:
+    states = [UpdateMetadataPartitionState(partition_index=number) for number in range(partitions)]
+    return UpdateMetadataRequest(topic_states=[UpdateMetadataTopicState("events", partition_states=states)])
+
+
+def test_a_turn_sends_large_requests_to_some_brokers_and_the_next_turn_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_queues, "STATES_OF_A_TURN", 10)
+    queues = RequestQueues(timeout=1_000)
+    for broker in range(5):
+        queues.add_broker(broker)
+        queues.put(broker, update_of(6))
+    sent = []
+    for _ in range(3):
+        assert queues.deadline() == 0
+        queues.advance(0)
+        sent.append([str(one.destination) for one in queues.requests])
+        queues.requests.clear()
+    assert sent == [[str(ToBroker(one)) for one in turn] for turn in ([0, 1], [2, 3], [4])]
+    assert queues.deadline() == request_queues.NEVER
+
+
+def test_brokers_are_told_the_same_in_slices_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZK-12: a new controller reads, decides and tells in slices of two topic-partitions; a turn later all is there."""
+
+    def told() -> dict[int, list[object]]:
+        cluster = Cluster()
+        cluster.start()
+        cluster.create("events", partitions=7)
+        cluster.expire(1)
+        return {broker: list(cluster.sent_to(broker, ApiKey.UPDATE_METADATA)) for broker in (2, 3)}
+
+    at_once = told()
+    assert all(requests for requests in at_once.values())
+    for module, name in (
+        (request_batch, "WITHOUT_PAUSE"), (replica_machine, "WITHOUT_PAUSE"), (state_store, "AT_ONCE"),
+        (request_queues, "STATES_OF_A_TURN"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 2)
+    assert told() == at_once
