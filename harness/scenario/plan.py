@@ -181,6 +181,12 @@ def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
             f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
             f" run: {simulate_command(suite, scenario)}"
         )
+    if scenario.cluster.combined or scenario.cluster.replication != "pull":
+        what = "combined: true" if scenario.cluster.combined else f"replication: {scenario.cluster.replication}"
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario} has cluster.{what}, which only the simulation does;"
+            f" run: {simulate_command(suite, scenario)}"
+        )
     refuse_what_system_lacks(suite, scenario)
     _refuse_what_hosts_cannot(suite, scenario)
 

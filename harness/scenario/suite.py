@@ -352,9 +352,10 @@ class Scenario(_Part):
             raise ValueError("fault_free: true, but faults are listed under nemesis")
         if self.swarm == "depositions" and self.cluster.metadata != "zookeeper":
             raise ValueError("swarm: depositions: only ZooKeeper's controllers are deposed; set cluster.metadata")
-        if self.cluster.combined and not self.swarm:
+        simulated = self.swarm or self.workload.operations is not None  # the latter is a swarm's run, written down
+        if self.cluster.combined and not simulated:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
-        if self.cluster.replication != "pull" and not self.swarm:
+        if self.cluster.replication != "pull" and not simulated:
             raise ValueError(
                 "cluster.replication: only simulated swarms push metadata; nodes on hosts pull as KRaft does"
             )

@@ -11,6 +11,8 @@ Legal: a log that ends earlier
 * because it is truncated in that very turn, or begins again after a snapshot;
 * because the process died within a turn, which may have truncated what is not committed: what lies beyond the committed
   end, or differs from what is committed there;
+* because it was empty, began in the middle of a batch, and the process died within a turn, which may have begun it
+  again where that batch begins: it must take the batch as a whole;
 * because the topic-partition was moved away from the host meanwhile;
 * on a disk that a fault has wiped, or that has pretended to sync.
 """
@@ -39,6 +41,7 @@ class _Held:
     epoch: int
     committed: int
     """The end of what was committed: a process that dies in its next turn may have truncated down to it."""
+    is_empty: bool = False
     lost_power: bool = False
 
     @property
@@ -72,12 +75,15 @@ class DurableRecords(Rule):
         if held is not None and held.incarnation != process.incarnation:
             log = turn.watched.log
             committed = 0 if turn.watched.unclean else min(held.committed, log.agreed_end((place[0], held.incarnation)))
+            if held.is_empty and (batch := log.at(held.end)) is not None:
+                committed = min(committed, batch.base)
             self._check(process, log.name, held, replica.end_offset, turn.cut, committed)
         registration = self.cluster.images.newest.get(key)
         if registration is not None and replica.broker not in registration.replicas:
             self._held.pop(place, None)
             return
         self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0, turn.watched.log.end)
+        self._held[place].is_empty = replica.log.start_offset == replica.end_offset
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         process, (end, _, _, epoch) = turn.process, turn.now

@@ -126,6 +126,14 @@ def test_a_run_has_the_cluster_that_its_seed_drew(scenario: Scenario, tmp_path: 
     simulation.recorder.close()
 
 
+def test_a_seed_that_was_a_false_alarm_is_valid(scenario: Scenario) -> None:
+    """501001: an empty log of a follower began again where a batch begins, and the disk was full before it was written.
+
+    DURABLE took that for lost records.
+    """
+    assert simulate(scenario, 501001).verdict == "valid"
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_healthy_nodes_are_valid_in_a_world(scenario: Scenario, seed: int) -> None:
     result = simulate(scenario, seed)

@@ -7,6 +7,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from squall.harness.errors import UsageError
+from squall.harness.scenario.plan import refuse_without_schedule
 from squall.harness.scenario.suite import Scenario, read_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate, what_broke
 from squall.harness.simulation.run.scenarios import find_scenario
@@ -80,6 +82,18 @@ def test_a_schedule_comes_out_of_its_file_as_it_went_in(schedule: Scenario, tmp_
     assert text.startswith("# why it is kept\nformat: 1\n")
     assert "    - {at: 2.000001, process: 13, send: events/1}\n" in text
     assert "  - {fault: kill, target: b2, at: 3.217s, for: 7.5s}\n" in text
+
+
+@pytest.mark.parametrize("change", [{"combined": True}, {"replication": "push"}])
+def test_a_schedule_keeps_the_nodes_of_the_swarm_it_comes_from_and_no_hosts_run_it(
+    schedule: Scenario, change: dict[str, object], tmp_path: Path
+) -> None:
+    """A drawn world may have combined nodes, or controllers that push."""
+    found = schedule.model_copy(update={"cluster": schedule.cluster.model_copy(update=change)})
+    saved = save(found, tmp_path / "some.yaml")
+    assert saved == found
+    with pytest.raises(UsageError, match=r"which only the simulation does; run: squall simulate .*some\.yaml"):
+        refuse_without_schedule(tmp_path / "some.yaml", saved)
 
 
 def test_a_file_of_another_format_is_refused(schedule: Scenario) -> None:

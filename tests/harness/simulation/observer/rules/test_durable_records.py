@@ -8,7 +8,7 @@ import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage
-from tests.harness.simulation.observer.observed import Cluster, HandMadeProcess
+from tests.harness.simulation.observer.observed import Cluster, HandMadeProcess, batch
 
 
 def with_three(durable: int = 1) -> Cluster:
@@ -35,7 +35,7 @@ def returns(cluster: Cluster, end: int, *, power_loss: bool = False, within_a_tu
     process.incarnation += 1
     replica = cluster.replica("b3")
     replica.log.cut(end)
-    replica.high_watermark = 0
+    replica.high_watermark = replica.log.start_offset
     cluster.show("b3", "follower")
 
 
@@ -76,6 +76,31 @@ def test_a_process_that_dies_within_a_turn_may_have_truncated_what_differs_from_
     returns(cluster, 2, within_a_turn=True)
     with pytest.raises(InvariantBroken, match=r"^DURABLE"):
         returns(cluster, 1, within_a_turn=True)
+
+
+@pytest.mark.parametrize(("end", "within_a_turn", "legal"), [(1, True, True), (0, True, False), (1, False, False)])
+def test_an_empty_log_may_begin_again_where_a_batch_begins(end: int, within_a_turn: bool, legal: bool) -> None:
+    """Its leader's log begins at 2, within a batch of 1 to 3; the process died before it had written that batch."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1", "b2", "b3")
+    cluster.change(isr=[1, 2])
+    whole = batch(1, 0, 11, 12, 13)
+    for value in (11, 12, 13):
+        cluster.sent(value)
+    for name in ("b1", "b2"):
+        cluster.replica(name).log.batches.append(whole)
+        cluster.show(name)
+    cluster.commit("b1", "b2")
+    log = cluster.replica("b3").log
+    log.batches, log.start_offset = [], 2
+    cluster.replica("b3").high_watermark = 2
+    cluster.show("b3")
+    log.start_offset = end
+    if legal:
+        returns(cluster, end, within_a_turn=within_a_turn)
+    else:
+        with pytest.raises(InvariantBroken, match=r"^DURABLE"):
+            returns(cluster, end, within_a_turn=within_a_turn)
 
 
 def test_a_truncation_in_the_first_turn_is_legal() -> None:
