@@ -17,8 +17,8 @@ goes on naming a leader that is none any more. With a quorum that means: from th
 from the broker that is the controller, not from the ensemble, since brokers learn who leads by its requests alone.
 
 The source says that with ZooKeeper a client may ask a broker with old metadata and time out. It gives no figure. The
-rule: clients lose at least as much time with ZooKeeper where a broker is killed, by the default time-outs; and where one
-is cut off, also if a broker's session with ZooKeeper lasts no longer than one with a quorum.
+rule: clients lose at least as much time with ZooKeeper where a broker is killed, by the default time-outs; and where
+one is cut off, also if a broker's session with ZooKeeper lasts no longer than one with a quorum.
 """
 
 from __future__ import annotations
