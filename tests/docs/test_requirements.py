@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,18 @@ def sources(*rooms: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in found if path != Path(__file__).resolve())
 
 
+@cache
+def functions_that_test() -> dict[str, str]:
+    """The text of every test, by its name; of one name, all of them."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        for one in ast.walk(ast.parse(text)):
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
+                found[one.name] = found.get(one.name, "") + (ast.get_source_segment(text, one) or "")
+    return found
+
+
 def quoting_files() -> list[Path]:
     """All that may refer to this page, but for this file."""
     found = [path for room in CODE for path in sorted((ROOT / room).rglob("*.py")) if path != Path(__file__).resolve()]
@@ -58,9 +72,21 @@ def test_what_is_built_is_quoted_in_a_test(page: str) -> None:
     assert [one for one, _, state in ROW.findall(page) if state.startswith("built") and one not in quoted] == []
 
 
+def test_what_is_built_names_a_test_that_quotes_it(page: str) -> None:
+    """A function that quotes the id in its text, or a file that quotes it at all."""
+    functions = functions_that_test()
+    wrong = []
+    for one, _, state in ROW.findall(page):
+        named = re.findall(r"`(test_\w+|tests/[\w/]+\.py)`", state) if state.startswith("built") else []
+        texts = [functions.get(name, "") if name.startswith("test_") else (ROOT / name).read_text() for name in named]
+        if state.startswith("built") and not any(one in quoted_in(text) for text in texts):
+            wrong.append(one)
+    assert wrong == []
+
+
 def test_tests_that_a_row_names_exist(page: str) -> None:
     named = [name for _, _, state in ROW.findall(page) for name in re.findall(r"`(test_\w+)`", state)]
-    defined = set(re.findall(r"^def (test_\w+)", sources("tests"), re.MULTILINE))
+    defined = functions_that_test()
     assert named and [one for one in named if one not in defined] == []
 
 
