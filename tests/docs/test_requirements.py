@@ -43,13 +43,15 @@ def sources(*rooms: str) -> str:
 
 @cache
 def functions_that_test() -> dict[str, str]:
-    """The text of every test, by its name; of one name, all of them."""
+    """The text of every test with its decorators, by its name; of one name, all of them."""
     found: dict[str, str] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
         for one in ast.walk(ast.parse(text)):
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
-                found[one.name] = found.get(one.name, "") + (ast.get_source_segment(text, one) or "")
+                first = min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)])
+                found[one.name] = "\n".join([found.get(one.name, ""), *lines[first - 1 : one.end_lineno]])
     return found
 
 
