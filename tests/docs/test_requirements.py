@@ -43,15 +43,16 @@ def sources(*rooms: str) -> str:
 
 @cache
 def functions_that_test() -> dict[str, str]:
-    """The text of every test with its decorators, by its name; of one name, all of them."""
+    """The text of every test with its decorators and what its file says of it, by its name; of one name, all."""
     found: dict[str, str] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        for one in ast.walk(ast.parse(text)):
+        lines, module = text.splitlines(), ast.parse(text)
+        about = ast.get_docstring(module) or ""
+        for one in ast.walk(module):
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
                 first = min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)])
-                found[one.name] = "\n".join([found.get(one.name, ""), *lines[first - 1 : one.end_lineno]])
+                found[one.name] = "\n".join([found.get(one.name, ""), about, *lines[first - 1 : one.end_lineno]])
     return found
 
 
@@ -75,7 +76,7 @@ def test_what_is_built_is_quoted_in_a_test(page: str) -> None:
 
 
 def test_what_is_built_names_a_test_that_quotes_it(page: str) -> None:
-    """A function that quotes the id in its text, or a file that quotes it at all."""
+    """A function that quotes the id, or whose file does so at its head; or a file of such tests."""
     functions = functions_that_test()
     wrong = []
     for one, _, state in ROW.findall(page):
