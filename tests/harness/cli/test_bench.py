@@ -52,6 +52,10 @@ def test_the_module_of_measurements_is_no_benchmark() -> None:
 def test_a_size_is_refused_where_none_can_be_chosen() -> None:
     with pytest.raises(UsageError, match="--partitions=5"):
         measure("interpreter", partitions=5)
+    with pytest.raises(UsageError, match="^--system=a --system=b: benchmark interpreter has none"):
+        measure("interpreter", system=["a", "b"])
+    with pytest.raises(UsageError, match="^--equal-timeouts: benchmark interpreter has none"):
+        measure("interpreter", equal_timeouts=True)
 
 
 def test_figures_are_added_to_the_lake_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
