@@ -52,9 +52,9 @@ def test_the_module_of_measurements_is_no_benchmark() -> None:
 def test_a_size_is_refused_where_none_can_be_chosen() -> None:
     with pytest.raises(UsageError, match="--partitions=5"):
         measure("interpreter", partitions=5)
-    with pytest.raises(UsageError, match="^--system=a --system=b: benchmark interpreter has none"):
+    with pytest.raises(UsageError, match=r"^--system=a --system=b: benchmark interpreter has none"):
         measure("interpreter", system=["a", "b"])
-    with pytest.raises(UsageError, match="^--equal-timeouts: benchmark interpreter has none"):
+    with pytest.raises(UsageError, match=r"^--equal-timeouts: benchmark interpreter has none"):
         measure("interpreter", equal_timeouts=True)
 
 
