@@ -12,7 +12,8 @@ Measured are a broker's controlled shutdown, until the controller responds and u
 changes; SIGKILL of a broker (X30), until every other one has the changes; and SIGKILL of the active controller, until
 another one serves and until every broker has heard of it. Five shutdowns before the counted ones warm up a virtual
 machine. Time-outs are the systems' defaults, and detection is a figure of its own; with `--equal-timeouts` ZooKeeper's
-sessions are as short as a quorum's time-outs, 2 s for a controller and 9 s for a broker.
+sessions are as short as a quorum's time-outs, 2 s for a controller and 9 s for a broker. `--zookeeper-servers 3` makes
+the ensemble one of three.
 
 `--partitions` is the greatest number of topic-partitions; the smaller ones of 10 000, 50 000, 100 000, 300 000, 500 000
 and 1 000 000 are measured before it. `--system` chooses systems. One whose processes need more memory than the machine
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import psutil
@@ -35,9 +36,11 @@ from squall.benchmarks.experiments.parts.arm import Arm, say
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS, OUR_QUORUM, with_kafkas_quorum, with_quorum
 from squall.benchmarks.experiments.parts.zookeeper_arms import (
+    DEFAULTS,
     EQUAL,
     KAFKAS_ZOOKEEPER,
     ROUNDS_AT_MOST,
+    Conditions,
     with_kafka,
     with_our_controller,
 )
@@ -98,7 +101,7 @@ def figures_of(arm: Arm) -> Iterator[Measurement]:
 
 def comparisons(arms: Sequence[Arm]) -> Iterator[Measurement]:
     """Compare Kafka's ZooKeeper controller, if it was measured, with each quorum: Kafka's own ones and ours."""
-    for zookeeper in (one for one in arms if one.system == KAFKAS_ZOOKEEPER):
+    for zookeeper in (one for one in arms if one.system.startswith(KAFKAS_ZOOKEEPER)):
         for quorum in arms:
             if quorum.has_quorum:
                 yield from comparison(zookeeper, quorum)
@@ -214,10 +217,8 @@ def _size(partitions: int) -> str:
 class System:
     """One system: how it is measured, and what its processes need."""
 
-    measure: Callable[[int, int], Arm]
-    """With so many topic-partitions and rounds."""
-    measure_equal: Callable[[int, int], Arm]
-    """The same with time-outs that are equal for all systems."""
+    measure: Callable[[int, int, Conditions], Arm]
+    """With so many topic-partitions and rounds; the conditions are those of ZooKeeper."""
     bytes_of_a_partition: int
     """Memory that all its processes together need for one topic-partition (docs/experiments.md)."""
 
@@ -226,16 +227,15 @@ class System:
         return BYTES_WITHOUT_PARTITIONS + partitions * self.bytes_of_a_partition
 
 
-def _system(measure: Callable[..., Arm], bytes_of_a_partition: int, *, has_quorum: bool) -> System:
-    equal = measure if has_quorum else partial(measure, sessions=EQUAL)
-    return System(measure, equal, bytes_of_a_partition)
+def _without_zookeeper(measure: Callable[[int, int], Arm]) -> Callable[[int, int, Conditions], Arm]:
+    return lambda partitions, rounds, _conditions: measure(partitions, rounds)
 
 
 SYSTEMS: dict[str, System] = {
-    "kafka-zookeeper": _system(with_kafka, 14_000, has_quorum=False),
-    **{f"{one}-quorum": _system(partial(with_kafkas_quorum, one), 4_500, has_quorum=True) for one in KAFKA_QUORUMS},
-    "squall-zookeeper": _system(with_our_controller, 7_000, has_quorum=False),
-    "squall-quorum": _system(with_quorum, 1_200, has_quorum=True),
+    "kafka-zookeeper": System(with_kafka, 14_000),
+    **{f"{one}-quorum": System(_without_zookeeper(partial(with_kafkas_quorum, one)), 4_500) for one in KAFKA_QUORUMS},
+    "squall-zookeeper": System(with_our_controller, 7_000),
+    "squall-quorum": System(_without_zookeeper(with_quorum), 1_200),
 }
 """By the name that `--system` takes; the first is what the quorums are compared with."""
 
@@ -254,11 +254,13 @@ def run(
     short: bool = False,
     system: Sequence[str] = (),
     equal_timeouts: bool = False,
+    zookeeper_servers: int = 1,
 ) -> Iterator[Measurement]:
     """Run the benchmark; at most five rounds, so that every topic-partition keeps two replicas."""
     if short:
         partitions, rounds = SHORT_PARTITIONS, 1
     rounds = min(rounds, ROUNDS_AT_MOST)
+    conditions = replace(EQUAL if equal_timeouts else DEFAULTS, servers=zookeeper_servers)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
         arms = []
@@ -267,14 +269,14 @@ def run(
                 yield left_out(name, size, one.needs(size), available)
                 continue
             try:
-                arms.append((one.measure_equal if equal_timeouts else one.measure)(size, rounds))
+                arms.append(one.measure(size, rounds, conditions))
             except Exception as error:
                 yield failed(name, size, error)
                 continue
             yield from figures_of(arms[-1])
         yield from comparisons(arms)
         measured += arms
-    yield from fits([one for one in measured if one.system == KAFKAS_ZOOKEEPER])
+    yield from fits([one for one in measured if one.system.startswith(KAFKAS_ZOOKEEPER)])
     yield from promises([one for one in measured if one.system == OUR_QUORUM])
 
 

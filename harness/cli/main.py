@@ -714,6 +714,9 @@ def bench(
     system: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="measure only this one (two-million); repeatable")
     ] = None,
+    zookeeper_servers: Annotated[
+        int | None, typer.Option(min=1, max=5, help="servers of the ensemble (two-million); 1 by default")
+    ] = None,
     equal_timeouts: Annotated[
         bool, typer.Option("--equal-timeouts", help="all systems notice a failure after the same time (two-million)")
     ] = False,
@@ -737,7 +740,9 @@ def bench(
     interrupted, failure = False, None
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
-        measurements = bench_module.measure(name, **sizes, system=system, equal_timeouts=equal_timeouts)
+        measurements = bench_module.measure(
+            name, **sizes, system=system, equal_timeouts=equal_timeouts, zookeeper_servers=zookeeper_servers
+        )
     except bench_module.Interrupted as early:
         measurements, interrupted, failure = early.measurements, True, early.failure
     bench_module.print_measurements(out, name, measurements)

@@ -43,40 +43,45 @@ MEGA = 1_000_000
 
 
 @dataclass(frozen=True)
-class Sessions:
-    """How long ZooKeeper waits for a silent client before it ends its session, in milliseconds."""
+class Conditions:
+    """How long ZooKeeper waits for a silent client before it ends its session, in milliseconds; how many servers."""
 
     controller_ms: int
     broker_ms: int
+    servers: int = 1
 
 
-DEFAULTS, EQUAL = Sessions(18_000, 18_000), Sessions(2_000, 9_000)
+DEFAULTS, EQUAL = Conditions(18_000, 18_000), Conditions(2_000, 9_000)
 """Kafka's default with ZooKeeper; and what a quorum has for a controller (`controller.quorum.fetch.timeout.ms`) and for
 a broker (`broker.session.timeout.ms`)."""
 
 
-def with_kafka(partitions: int, rounds: int, sessions: Sessions = DEFAULTS) -> Arm:
+def with_kafka(partitions: int, rounds: int, conditions: Conditions = DEFAULTS) -> Arm:
     """Measure Apache Kafka's ZooKeeper controller."""
 
     def process(broker: int, zookeeper: str) -> ElectedProcess:
         heap_mb = 1024 + partitions // 100
         return KafkaProcess(
-            broker, zookeeper, heap_mb=heap_mb, request_max=REQUEST_MAX, session_ms=sessions.controller_ms
+            broker, zookeeper, heap_mb=heap_mb, request_max=REQUEST_MAX, session_ms=conditions.controller_ms
         )
 
-    return with_zookeeper(KAFKAS_ZOOKEEPER, process, partitions, rounds, sessions)
+    return with_zookeeper(KAFKAS_ZOOKEEPER, process, partitions, rounds, conditions)
 
 
 def with_our_controller(
-    partitions: int, rounds: int, sessions: Sessions = DEFAULTS, in_flight: int = IN_FLIGHT, warm_ups: int = WARM_UPS
+    partitions: int,
+    rounds: int,
+    conditions: Conditions = DEFAULTS,
+    in_flight: int = IN_FLIGHT,
+    warm_ups: int = WARM_UPS,
 ) -> Arm:
     """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
     name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
 
     def process(broker: int, zookeeper: str) -> ElectedProcess:
-        return SquallProcess(broker, zookeeper, in_flight=in_flight, session_ms=sessions.controller_ms)
+        return SquallProcess(broker, zookeeper, in_flight=in_flight, session_ms=conditions.controller_ms)
 
-    return with_zookeeper(name, process, partitions, rounds, sessions, warm_ups)
+    return with_zookeeper(name, process, partitions, rounds, conditions, warm_ups)
 
 
 def with_zookeeper(
@@ -84,18 +89,20 @@ def with_zookeeper(
     process: Callable[[int, str], ElectedProcess],
     partitions: int,
     rounds: int,
-    sessions: Sessions = DEFAULTS,
+    conditions: Conditions = DEFAULTS,
     warm_ups: int = WARM_UPS,
 ) -> Arm:
     """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
-    arm = Arm(name, partitions)
+    arm = Arm(name if conditions.servers == 1 else f"{name}, {conditions.servers} servers", partitions)
     heap = 512 + partitions // 200
-    settings = {**AS_SHIPPED, "minSessionTimeout": str(sessions.controller_ms)}
-    with Ensemble(settings=settings, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX) as ensemble:
+    settings = {**AS_SHIPPED, "minSessionTimeout": str(conditions.controller_ms)}
+    with Ensemble(
+        conditions.servers, settings=settings, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX
+    ) as ensemble:
         ensemble.wait_until_ready()
         controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
         try:
-            asyncio.run(_measure(ensemble, controllers, arm, _Course(rounds, warm_ups, sessions)))
+            asyncio.run(_measure(ensemble, controllers, arm, _Course(rounds, warm_ups, conditions)))
         finally:
             for one in controllers:
                 one.close()
@@ -108,7 +115,7 @@ class _Course:
 
     rounds: int
     warm_ups: int
-    sessions: Sessions
+    conditions: Conditions
 
 
 async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, course: _Course) -> None:
@@ -124,7 +131,7 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         await client.make("/brokers/ids")
         for stub in stubs:
             if stub.broker == MORTAL:
-                await stub.start_mortal(ensemble.addresses, course.sessions.broker_ms)
+                await stub.start_mortal(ensemble.addresses, course.conditions.broker_ms)
             else:
                 await stub.start()
         first, second = controllers

@@ -11,7 +11,7 @@ from squall.benchmarks.experiments import two_million
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
-from squall.benchmarks.experiments.parts.zookeeper_arms import EQUAL, KAFKAS_ZOOKEEPER
+from squall.benchmarks.experiments.parts.zookeeper_arms import DEFAULTS, EQUAL, KAFKAS_ZOOKEEPER, Conditions
 from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
 from squall.benchmarks.experiments.two_million import (
     BYTES_WITHOUT_PARTITIONS,
@@ -185,25 +185,33 @@ def test_systems_are_chosen_by_name_and_measured_in_one_order() -> None:
 
 def test_a_system_without_room_is_left_out_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """HX-13: as far as memory allows each system, the limit said."""
-    monkeypatch.setattr(two_million, "SYSTEMS", {"large": System(_arm, _arm, 10**12), "none": System(_arm, _arm, 0)})
+    monkeypatch.setattr(two_million, "SYSTEMS", {"large": System(_arm, 10**12), "none": System(_arm, 0)})
     found = list(run(partitions=5_000))
     assert found[0] == left_out("large", 5_000, 5 * 10**15 + BYTES_WITHOUT_PARTITIONS, available_of(found[0]))
     assert found[1].name == "some, 5 000: topic-partitions are there"
 
 
-def test_equal_timeouts_are_asked_of_each_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    def equal(partitions: int, rounds: int) -> Arm:
-        return arm("equal", partitions, 1.0, 1.0)
+def test_what_is_asked_of_zookeeper_reaches_each_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Conditions] = []
 
-    monkeypatch.setattr(two_million, "SYSTEMS", {"one": System(_arm, equal, 0)})
-    assert next(iter(run(partitions=5_000, equal_timeouts=True))).name.startswith("equal, ")
+    def noting(partitions: int, rounds: int, conditions: Conditions) -> Arm:
+        given.append(conditions)
+        return arm("some", partitions, 1.0, 1.0)
+
+    monkeypatch.setattr(two_million, "SYSTEMS", {"one": System(noting, 0)})
+    list(run(partitions=5_000))
+    list(run(partitions=5_000, equal_timeouts=True, zookeeper_servers=3))
+    assert [(one.controller_ms, one.broker_ms, one.servers) for one in given] == [
+        (18_000, 18_000, 1),
+        (2_000, 9_000, 3),
+    ]
 
 
 def test_a_system_that_fails_misses_a_rule_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(partitions: int, rounds: int) -> Arm:
+    def broken(partitions: int, rounds: int, _conditions: Conditions) -> Arm:
         raise TimeoutError(f"{partitions} in {rounds} rounds")
 
-    monkeypatch.setattr(two_million, "SYSTEMS", {"broken": System(broken, broken, 0), "some": System(_arm, _arm, 0)})
+    monkeypatch.setattr(two_million, "SYSTEMS", {"broken": System(broken, 0), "some": System(_arm, 0)})
     found = list(run(partitions=5_000))
     assert (found[0].name, found[0].passed) == ("broken, 5 000: measured without an error", False)
     assert "5000 in 3 rounds" in found[0].reference
@@ -214,7 +222,7 @@ def available_of(line: Measurement) -> int:
     return int(line.reference.split()[0]) * 10**9
 
 
-def _arm(partitions: int, _rounds: int) -> Arm:
+def _arm(partitions: int, _rounds: int, _conditions: Conditions) -> Arm:
     return arm("some", partitions, 1.0, 1.0)
 
 
@@ -224,7 +232,7 @@ def _arm(partitions: int, _rounds: int) -> Arm:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) -> None:
-    check_arm(SYSTEMS[name].measure(1_000, 1))
+    check_arm(SYSTEMS[name].measure(1_000, 1, DEFAULTS))
 
 
 @pytest.mark.spark
