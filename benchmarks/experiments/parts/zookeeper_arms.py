@@ -97,7 +97,7 @@ def with_zookeeper(
     heap = 512 + partitions // 200
     settings = {**AS_SHIPPED, "minSessionTimeout": str(conditions.controller_ms)}
     with Ensemble(
-        conditions.servers, settings=settings, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX
+        servers=conditions.servers, settings=settings, version=VERSION, heap_mb=heap, request_max=REQUEST_MAX
     ) as ensemble:
         ensemble.wait_until_ready()
         controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
