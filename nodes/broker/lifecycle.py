@@ -24,6 +24,10 @@ until then, so that clients find a new leader before the old one stops. Meanwhil
 The shutdown ends without a grant when `controlled.shutdown.timeout.ms` has passed, because no controller was reachable
 or some broker is too far behind. It ends at once where there is nothing to hand over, because the broker never ran or
 its registration no longer exists.
+
+A broker that is told to stop while its registration is under way waits for the outcome, for a second at most. The
+marker of its clean stop would else name the epoch before, which the controller, if it has registered the broker, takes
+for an unclean stop: with eligible leader replicas a harmless restart would cost the broker its eligibility.
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ from squall.nodes.protocol.topic_partition import random_id
 IMPATIENT_INTERVAL = 100_000
 """Between heartbeats while fenced and ready: the start must not wait two seconds for the next regular one."""
 REGISTRATION_PAUSE = 250_000
+OUTCOME_PATIENCE = 1_000_000
+"""How long a stop waits for the outcome of a registration."""
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _FATAL = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -108,6 +114,8 @@ class Lifecycle:
         self._due = now
         self._give_up_at = now + config.registration_timeout
         self._shut_down_at = NEVER
+        self._waits_for_outcome = False
+        """Told to stop while a registration was under way."""
 
     @property
     def serves_clients(self) -> bool:
@@ -145,6 +153,8 @@ class Lifecycle:
     def tick(self, now: int) -> None:
         if now >= self._shut_down_at and self.is_pending_shutdown:
             self._shut_down("its time is over without the controller's leave")
+        elif now >= self._shut_down_at and self._waits_for_outcome:
+            self._shut_down("it leads nothing, and does not know whether it is registered")
         if self._under_way or now < self._due or self.may_close:
             return
         if self.epoch == NO_EPOCH:
@@ -166,9 +176,12 @@ class Lifecycle:
 
     def begin_shutdown(self, now: int) -> None:
         """Request a controlled shutdown from the controller, from the next heartbeat on. Idempotent."""
-        if self.is_pending_shutdown or self.may_close:
+        if self.is_pending_shutdown or self.may_close or self._waits_for_outcome:
             return
-        if self.state is not _RUNNING or self.epoch == NO_EPOCH:
+        if self.epoch == NO_EPOCH and self._under_way:
+            self._waits_for_outcome = True
+            self._shut_down_at = now + OUTCOME_PATIENCE
+        elif self.state is not _RUNNING or self.epoch == NO_EPOCH:
             self._shut_down("it leads nothing")
         elif not self._config.controlled_shutdown:
             self._shut_down("without a controlled shutdown, as configured")
@@ -203,8 +216,13 @@ class Lifecycle:
     def _registered(self, now: int, response: Message | None) -> None:
         self._under_way = False
         self._due = now + REGISTRATION_PAUSE
-        if not isinstance(response, BrokerRegistrationResponse):
-            return
+        if isinstance(response, BrokerRegistrationResponse):
+            self._heed(now, response)
+        if self._waits_for_outcome and not self.may_close:
+            self._shut_down("it leads nothing")
+
+    def _heed(self, now: int, response: BrokerRegistrationResponse) -> None:
+        """Take what the controller says of the registration. Raises RegistrationRefused."""
         error = response.error_code
         if error == ErrorCode.NONE:
             self.epoch = self._newest_epoch = response.broker_epoch

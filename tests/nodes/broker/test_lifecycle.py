@@ -100,3 +100,27 @@ def test_another_cluster_refuses_at_once() -> None:
     request, _ = world.asked(BrokerRegistrationRequest)
     with pytest.raises(RegistrationRefused, match="INCONSISTENT_CLUSTER_ID"):
         request.complete(world.now, BrokerRegistrationResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stop_waits_for_the_outcome_of_a_registration_that_is_under_way(answered: bool) -> None:
+    """EL-05: else the marker names an epoch that the controller takes for an unclean stop (seed 502996 of worlds)."""
+    world = World()
+    lifecycle = world.broker.lifecycle
+    request, _ = world.asked(BrokerRegistrationRequest)
+    world.broker.begin_shutdown(world.now)
+    assert not lifecycle.may_close
+    request.complete(world.now, BrokerRegistrationResponse(broker_epoch=5) if answered else None)
+    assert lifecycle.may_close
+    assert lifecycle.clean_epoch == (5 if answered else -1)
+
+
+def test_it_waits_a_second_at_most() -> None:
+    world = World()
+    world.asked(BrokerRegistrationRequest)
+    world.broker.begin_shutdown(world.now)
+    world.run(SECOND - 1)
+    assert not world.broker.lifecycle.may_close
+    assert world.broker.lifecycle.deadline() == world.now + 1
+    world.run(1)
+    assert world.broker.lifecycle.may_close

@@ -134,6 +134,15 @@ def test_a_seed_that_was_a_false_alarm_is_valid(scenario: Scenario) -> None:
     assert simulate(scenario, 501001).verdict == "valid"
 
 
+def test_a_seed_that_lost_acknowledged_records_is_valid(scenario: Scenario) -> None:
+    """502996: one power loss of two replicas, and acknowledged records were lost.
+
+    The other broker stopped cleanly before it knew that it was registered. Its marker named an older epoch, which cost
+    it its eligibility; so the last known leader was elected, which had lost power.
+    """
+    assert simulate(scenario, 502996).verdict == "valid"
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_healthy_nodes_are_valid_in_a_world(scenario: Scenario, seed: int) -> None:
     result = simulate(scenario, seed)
