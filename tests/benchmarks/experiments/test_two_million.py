@@ -74,6 +74,7 @@ def test_a_topic_is_written_in_transactions_with_its_state_as_kafka_keeps_it() -
 
 
 def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_partitions() -> None:
+    """CS-05, QC-23."""
     for partitions, missed in ((10_000, 0), (500_000, 2)):
         slow, quick = arm("a", partitions, 4.0, 20.0), arm("d", partitions, 2.0, 5.0)
         found = list(comparison(slow, quick))
