@@ -46,7 +46,7 @@ ARMS: Mapping[str, Mapping[str, str]] = {
     LISTENER: {"control.plane.listener.name": "CONTROLLER"},
     REJECTED: {"request.queue.order": "controller-first"},
 }
-SETTINGS = {"turn.requests.max": "4", "replica.lag.time.max.ms": "30000"}
+SETTINGS = {"turn.requests.max": "2", "replica.lag.time.max.ms": "30000"}
 """Of all arms. A broker looks for a controller's requests between turns; a turn of the default is up to 16 requests."""
 TOPIC, RECORD_SIZE = "flood", 1000
 FIRST, SECOND = 1, 2

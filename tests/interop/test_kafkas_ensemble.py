@@ -42,7 +42,7 @@ def ensemble() -> Iterator[Ensemble]:
 
 @pytest.fixture
 def kafka(ensemble: Ensemble) -> Iterator[KafkaProcess]:
-    process = KafkaProcess(THEIRS, ensemble.connect, heap_mb=HEAP_MB, request_max=REQUEST_MAX)
+    process = KafkaProcess(THEIRS, ensemble.connect, heap_mb=HEAP_MB, request_max=REQUEST_MAX, session_ms=18_000)
     try:
         process.start()
         process.wait_for(process.texts.started, timeout_s=PATIENCE_S)
