@@ -73,15 +73,19 @@ def with_our_controller(
     rounds: int,
     conditions: Conditions = DEFAULTS,
     in_flight: int = IN_FLIGHT,
-    warm_ups: int = WARM_UPS,
+    *,
+    short: bool = False,
 ) -> Arm:
-    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time."""
+    """Measure Squall's ZooKeeper controller, with so many requests to ZooKeeper at a time.
+
+    The short form warms up nothing and kills no broker.
+    """
     name = "Squall, ZooKeeper" if in_flight == IN_FLIGHT else f"Squall, ZooKeeper, {in_flight} in flight"
 
     def process(broker: int, zookeeper: str) -> ElectedProcess:
         return SquallProcess(broker, zookeeper, in_flight=in_flight, session_ms=conditions.controller_ms)
 
-    return with_zookeeper(name, process, partitions, rounds, conditions, warm_ups)
+    return with_zookeeper(name, process, partitions, rounds, conditions, short=short)
 
 
 def with_zookeeper(
@@ -90,7 +94,8 @@ def with_zookeeper(
     partitions: int,
     rounds: int,
     conditions: Conditions = DEFAULTS,
-    warm_ups: int = WARM_UPS,
+    *,
+    short: bool = False,
 ) -> Arm:
     """Measure two processes of which ZooKeeper elects one; the second takes over when the first is killed."""
     arm = Arm(name if conditions.servers == 1 else f"{name}, {conditions.servers} servers", partitions)
@@ -102,7 +107,7 @@ def with_zookeeper(
         ensemble.wait_until_ready()
         controllers = [process(one, ensemble.connect) for one in (FIRST, SECOND)]
         try:
-            asyncio.run(_measure(ensemble, controllers, arm, _Course(rounds, warm_ups, conditions)))
+            asyncio.run(_measure(ensemble, controllers, arm, _Course(rounds, conditions, short)))
         finally:
             for one in controllers:
                 one.close()
@@ -111,11 +116,15 @@ def with_zookeeper(
 
 @dataclass(frozen=True)
 class _Course:
-    """How often, and with which time-outs."""
+    """How often, and with which time-outs. The short one warms up nothing and kills no broker."""
 
     rounds: int
-    warm_ups: int
     conditions: Conditions
+    is_short: bool
+
+    @property
+    def warm_ups(self) -> int:
+        return 0 if self.is_short else WARM_UPS
 
 
 async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], arm: Arm, course: _Course) -> None:
@@ -146,8 +155,9 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         for number, stub in enumerate(leavers):
             await _shut_down(first, stub, stubs, arm, patience_s, counts=number >= course.warm_ups)
         arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
-        say("a broker is killed")
-        await _lose_a_broker(stubs, arm, patience_s)
+        if not course.is_short:
+            say("a broker is killed")
+            await _lose_a_broker(stubs, arm, patience_s)
         say("the controller is killed")
         await _fail_over(first, second, stubs, arm, patience_s)
     except BaseException:
