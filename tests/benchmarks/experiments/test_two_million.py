@@ -11,7 +11,7 @@ from squall.benchmarks.experiments import two_million
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
-from squall.benchmarks.experiments.parts.zookeeper_arms import DEFAULTS, EQUAL, KAFKAS_ZOOKEEPER, Conditions
+from squall.benchmarks.experiments.parts.zookeeper_arms import DEFAULTS, KAFKAS_ZOOKEEPER, Conditions
 from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
 from squall.benchmarks.experiments.two_million import (
     BYTES_WITHOUT_PARTITIONS,
@@ -242,9 +242,9 @@ def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) ->
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("partitions", [10_000, 100_000])
 def test_both_of_ours_are_measured_with_many_topic_partitions(partitions: int) -> None:
-    """HX-13, with time-outs that are equal: detection takes as long in both."""
+    """HX-13. With the default sessions of eighteen seconds most of the time would be waiting; two are few beside tests."""
     quorum = with_quorum(partitions, 1, short=True)
-    zookeeper = with_our_controller(partitions, 1, EQUAL, short=True)
+    zookeeper = with_our_controller(partitions, 1, Conditions(6_000, 9_000), short=True)
     check_arm(quorum)
     check_arm(zookeeper)
     assert zookeeper.failover_applied > quorum.failover_applied
