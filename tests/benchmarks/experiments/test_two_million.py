@@ -242,7 +242,7 @@ def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) ->
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("partitions", [10_000, 100_000])
 def test_both_of_ours_are_measured_with_many_topic_partitions(partitions: int) -> None:
-    """HX-13. With the default sessions of eighteen seconds most of the time would be waiting; two are few beside tests."""
+    """HX-13. With sessions of eighteen seconds most of the time would be waiting; two are few beside tests."""
     quorum = with_quorum(partitions, 1, short=True)
     zookeeper = with_our_controller(partitions, 1, Conditions(6_000, 9_000), short=True)
     check_arm(quorum)
