@@ -31,6 +31,7 @@ from squall.nodes.node.links import Links
 from squall.nodes.node.settings import MS, broker_config, controller_config
 from squall.nodes.node.zookeeper_times import ZooKeeperTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.storage.errors import CorruptFile
 from squall.nodes.zookeeper.brokers.broker_agent import BrokerAgent
@@ -193,7 +194,7 @@ class ZooKeeperNode(BaseNode):
         if key in BrokerAgent.API_KEYS:
             self._trace_taken(now, request)
             self.agent.handle(now, request)
-        elif key in ZooKeeperController.API_KEYS and self._decides(request):
+        elif key in ZooKeeperController.API_KEYS and self._decides(request, key):
             self.controller.handle(now, request)
         else:
             self.broker.handle(now, request)
@@ -210,9 +211,14 @@ class ZooKeeperNode(BaseNode):
             waited=now - max(request.received_at, self._serves_since),
         )
 
-    def _decides(self, request: ServerRequest) -> bool:
-        """Whether a request for the controller is decided, or refused, here; those of clients are passed on."""
-        return self.controller.is_active or (request.client_id or "").startswith(PEER)
+    def _decides(self, request: ServerRequest, key: int) -> bool:
+        """Whether a request for the controller is decided, or refused, here; those of clients are passed on.
+
+        Whoever asks for a controlled shutdown asks the controller itself: no broker passes that on.
+        """
+        if self.controller.is_active or key == ApiKey.CONTROLLED_SHUTDOWN:
+            return True
+        return (request.client_id or "").startswith(PEER)
 
     def _ask_peers(self, now: int) -> None:
         """Submit the components' outbound requests to the ensemble or to the links."""

@@ -12,6 +12,7 @@ import pytest
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.config import NodeConfig
 from squall.nodes.node.base import CONTROL_PLANE_CAPACITY
+from squall.nodes.node.dispatch import ZOOKEEPER_VERSIONS
 from squall.nodes.node.effects import Connect, Pause
 from squall.nodes.node.metrics import metric_names as names
 from squall.nodes.node.metrics.collector import Collector
@@ -19,6 +20,7 @@ from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from squall.nodes.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -279,3 +281,23 @@ def test_they_are_called_as_in_kafka() -> None:
         "RequestHandlerAvgIdlePercent",
         "ControlPlaneRequestHandlerAvgIdlePercent",
     }
+
+
+def test_a_broker_that_is_not_the_controller_refuses_a_controlled_shutdown_from_anyone() -> None:
+    """It ended the broker: nobody but the controller serves that request, and brokers pass it on to nobody."""
+    host = ZooKeeperHost(OFF)
+    host.node.controller.is_active = False
+    host.open(1, CLIENT)
+    host.send(1, ControlledShutdownRequest(broker_id=1, broker_epoch=1), 3)
+    while not host.answered(1):
+        host.iterate()
+    (frame,) = [content for connection, content in host.sent if connection == 1]
+    _, response = decode_response(ApiKey.CONTROLLED_SHUTDOWN, 3, frame)
+    assert isinstance(response, ControlledShutdownResponse)
+    assert response.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_every_request_that_a_broker_of_an_ensemble_offers_has_somebody_who_serves_it() -> None:
+    served = {*BrokerAgent.API_KEYS, *ZooKeeperHost(OFF).node.broker.api_keys()}
+    served |= {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS}
+    assert set(ZOOKEEPER_VERSIONS) <= {int(one) for one in served}
