@@ -1,12 +1,11 @@
-"""What clients that ask random brokers are told wrongly, and the time that it costs, by kind of controller (ZK-10).
+"""The time that clients lose because a broker names a wrong leader, with ZooKeeper and with a quorum (ZK-10).
 
 Six simulated brokers and one topic of thirty topic-partitions with three replicas, once with a controller that
 ZooKeeper elects and once with a quorum; time-outs are Kafka's defaults, and with ZooKeeper once more those of a quorum.
-Every 20 ms an operation begins: a client asks
-a random broker of its list for the leader of a random topic-partition (Metadata), and that leader for its log's end
-(ListOffsets), which only a leader answers. A broker that refuses the connection when it is asked is passed over. What
-is wrong is tried again 50 ms later with another random broker, until an answer is right; a client waits a second for
-each answer. Wrong are
+Every 20 ms an operation begins: a client asks a random broker of its list for the leader of a random topic-partition
+(Metadata), and that leader for its log's end (ListOffsets), which only a leader answers. A broker that refuses the
+connection when it is asked is passed over. After a wrong answer the client tries another random broker 50 ms later,
+until an answer is right; it waits a second for each answer. Wrong are
 
 * an error: the broker that was named does not lead, or refuses the connection, or none was named;
 * silence: a broker does not answer in time.
@@ -77,7 +76,7 @@ class Seen:
     lost_s: list[float] = field(default_factory=list)
     """Seconds of each operation that was not right at once."""
     stale_until_s: float = 0.0
-    """When a broker named last a leader that was none, in seconds since the event."""
+    """When a broker last named a broker that did not lead, in seconds since the event."""
 
 
 class Clients:
@@ -257,7 +256,7 @@ def figures(event: str, kind: str, seen: Sequence[Seen]) -> Iterator[Measurement
         ("answers that did not come in time", "", [one.silences for one in seen]),
         ("operations that lost time", "", [len(one.lost_s) for one in seen]),
         ("the longest operation", "s", [max(one.lost_s, default=0.0) for one in seen]),
-        ("a broker named a leader that was none until", "s", [one.stale_until_s for one in seen]),
+        ("a broker named one that did not lead, until", "s", [one.stale_until_s for one in seen]),
     ):
         samples = tuple(float(one) for one in values)
         yield Measurement(f"    {what}", statistics.median(samples), unit, higher_is_better=False, samples=samples)

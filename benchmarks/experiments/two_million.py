@@ -74,7 +74,7 @@ PUBLISHED_PARTITIONS = 2_000_000
 COMPARED_FROM = 500_000
 """From this number on the ratios of the publication must be reached; below, fixed costs count."""
 FLAT, COMMITTED_S, APPLIED_S = 1.5, 1.5, 3.0
-"""What our quorum must keep with two million: failover, in times of that with the least number, and a shutdown."""
+"""Bars for our quorum with two million: its failover to that with the least number, and a shutdown in seconds."""
 FITTED_FROM = 3
 """A line through fewer numbers of topic-partitions says nothing."""
 
@@ -146,8 +146,11 @@ def fits(arms: Sequence[Arm]) -> Iterator[Measurement]:
         )  # fmt: skip
 
 
-def promises(arms: Sequence[Arm]) -> Iterator[Measurement]:
-    """Return what our quorum must keep with two million topic-partitions; `arms` are its own, by growing number."""
+def rules_of_our_quorum(arms: Sequence[Arm]) -> Iterator[Measurement]:
+    """Return the figures of our quorum that have a bar with two million topic-partitions.
+
+    `arms` are its own, by growing number.
+    """
     if len(arms) < 2:
         return
     least, greatest = arms[0], arms[-1]
@@ -277,7 +280,7 @@ def run(
         yield from comparisons(arms)
         measured += arms
     yield from fits([one for one in measured if one.system.startswith(KAFKAS_ZOOKEEPER)])
-    yield from promises([one for one in measured if one.system == OUR_QUORUM])
+    yield from rules_of_our_quorum([one for one in measured if one.system == OUR_QUORUM])
 
 
 def failed(name: str, partitions: int, error: Exception) -> Measurement:

@@ -32,6 +32,7 @@ from squall.nodes.protocol.messages.describe_quorum import (
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION
 
 PARTITIONS_OF_A_TOPIC, TOPICS_AT_ONCE = 1_000, 9
+CATCH_UP_S = 300.0
 BROKERS, CONTROLLERS, REPLICAS = 30, 3, 3
 
 
@@ -49,7 +50,7 @@ class ShutDown:
 
 @dataclass(frozen=True)
 class Lost:
-    """The end of a broker without a word, in seconds since."""
+    """The failure of a broker, in seconds since it stopped."""
 
     fenced: float
     """The stub that applies has seen that the broker is fenced."""
@@ -86,7 +87,7 @@ class QuorumProcesses(Protocol):
         ...
 
     async def start(self, controller: int) -> float:
-        """Start a killed one again, and wait until it has replayed its log. Returns the seconds that this took."""
+        """Start a killed one again, and wait until it has started. Returns the seconds that this took."""
         ...
 
     async def stages(self, survivors: Sequence[int], killed_at: float) -> Stages:
@@ -209,14 +210,16 @@ class QuorumScene:
         return Replaced(active, await self._processes.stages(survivors, killed_at), committed, applied)
 
     async def restart(self, controller: int) -> None:
-        """Start a killed controller again, and wait until it has the log of the others."""
+        """Start a killed controller again, and wait until it has the log of the others. Raises TimeoutError."""
         await self._processes.start(controller)
-        while True:
-            quorum = await self._quorum()
-            ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
-            if ends.get(controller, -1) >= quorum.high_watermark:
-                return
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(CATCH_UP_S):
+            while not await self._has_the_log(controller):
+                await asyncio.sleep(0.1)
+
+    async def _has_the_log(self, controller: int) -> bool:
+        quorum = await self._quorum()
+        ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
+        return ends.get(controller, -1) >= quorum.high_watermark
 
     async def commit_something(self) -> int:
         """Commit a block of producer ids through the active controller. Returns the first id."""

@@ -165,10 +165,6 @@ class Broker:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def api_keys(self) -> frozenset[int]:
-        """The requests that a broker serves, or passes on to the controller."""
-        return frozenset(self._handlers)
-
     def handle(self, now: int, request: ServerRequest) -> None:
         """Handle one request of a client or a follower. Raises KeyError for an API that brokers do not serve."""
         self._handlers[request.api_key](now, request)

@@ -194,7 +194,7 @@ class ZooKeeperNode(BaseNode):
         if key in BrokerAgent.API_KEYS:
             self._trace_taken(now, request)
             self.agent.handle(now, request)
-        elif key in ZooKeeperController.API_KEYS and self._decides(request, key):
+        elif key in ZooKeeperController.API_KEYS and self._decides(request):
             self.controller.handle(now, request)
         else:
             self.broker.handle(now, request)
@@ -211,12 +211,12 @@ class ZooKeeperNode(BaseNode):
             waited=now - max(request.received_at, self._serves_since),
         )
 
-    def _decides(self, request: ServerRequest, key: int) -> bool:
+    def _decides(self, request: ServerRequest) -> bool:
         """Whether a request for the controller is decided, or refused, here; those of clients are passed on.
 
         Whoever asks for a controlled shutdown asks the controller itself: no broker passes that on.
         """
-        if self.controller.is_active or key == ApiKey.CONTROLLED_SHUTDOWN:
+        if self.controller.is_active or request.api_key == ApiKey.CONTROLLED_SHUTDOWN:
             return True
         return (request.client_id or "").startswith(PEER)
 

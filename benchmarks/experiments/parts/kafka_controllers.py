@@ -150,7 +150,7 @@ class KafkaControllers:
         self._all[controller].kill()
 
     async def start(self, controller: int) -> float:
-        """Start a killed one again; Kafka says that it has started when it has replayed its log."""
+        """Start a killed one again, and wait until it logs that it has started. Returns the seconds that this took."""
         began = time.monotonic()
         self._all[controller].start()
         started = self._all[controller].wait_for

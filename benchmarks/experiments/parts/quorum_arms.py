@@ -22,8 +22,8 @@ from squall.harness.loopback.loopback import Cluster
 
 KAFKA_QUORUMS = ("kafka-3.9.2", "kafka-4.4.0")
 """The version that still has a ZooKeeper controller as well, and a present one; lists of jars."""
-MORTAL = 2
-"""The stub that is killed: one that does not leave before."""
+KILLED = 2
+"""The index of the stub that is killed. It is none of `LEAVERS`."""
 OUR_QUORUM = "Squall, quorum"
 LEAVERS = slice(1, None, 3)
 """Every third broker may leave; not the first, whose stub applies."""
@@ -68,7 +68,7 @@ async def _measure(
         arm.memory = {"controller": max(resident())}
         if not short:
             say("a broker is killed")
-            lost = await scene.lose(scene.stubs[MORTAL])
+            lost = await scene.lose(scene.stubs[KILLED])
             arm.broker_failure_detected, arm.broker_failure = lost.fenced, lost.applied
         say("the active controller is killed, and starts again")
         await _fail_over(scene, arm, rounds)

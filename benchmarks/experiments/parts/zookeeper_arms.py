@@ -29,8 +29,8 @@ from squall.harness.loopback.ensemble import Ensemble
 
 WARM_UPS, ROUNDS_AT_MOST = 5, 5
 """Ten brokers in all: every third one, so that no topic-partition loses two replicas."""
-MORTAL = 1
-"""The broker that is killed. It leads, and every topic-partition of it keeps a replica after ten brokers have left."""
+KILLED = 1
+"""The broker that is killed. It leads, and its topic-partitions keep a live replica after ten brokers have left."""
 FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
@@ -139,8 +139,8 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         arm.load = time.monotonic() - began
         await client.make("/brokers/ids")
         for stub in stubs:
-            if stub.broker == MORTAL:
-                await stub.start_mortal(ensemble.addresses, course.conditions.broker_ms)
+            if stub.broker == KILLED:
+                await stub.start_killable(ensemble.addresses, course.conditions.broker_ms)
             else:
                 await stub.start()
         first, second = controllers
@@ -197,7 +197,7 @@ async def _shut_down(
 
 
 async def _lose_a_broker(stubs: list[ZookeeperStub], arm: Arm, patience_s: float) -> None:
-    victim = next(one for one in stubs if one.broker == MORTAL)
+    victim = next(one for one in stubs if one.broker == KILLED)
     stubs.remove(victim)
     killed = await victim.kill()
     arm.broker_failure_detected = await _heard(stubs, killed, patience_s) - killed

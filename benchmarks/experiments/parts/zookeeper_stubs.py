@@ -112,7 +112,7 @@ class ZookeeperStub:
         created = await self.client.do(Create(self._path, content.encode(), ephemeral=True))
         self.epoch = created.zxid
 
-    async def start_mortal(self, servers: Sequence[tuple[str, int]], session_ms: int) -> None:
+    async def start_killable(self, servers: Sequence[tuple[str, int]], session_ms: int) -> None:
         """Listen, and let a process of its own register, which `kill` kills."""
         command = ephemeral.command(servers, session_ms, self._path, await self._listen())
         self._owner = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -121,7 +121,7 @@ class ZookeeperStub:
 
     async def kill(self) -> float:
         """Kill the process that registered, and listen no more. Returns when, in seconds of the monotonic clock."""
-        assert self._owner is not None, "only a mortal stub can be killed"
+        assert self._owner is not None, "the stub was not started by start_killable"
         at = time.monotonic()
         self._owner.kill()
         await self.close()

@@ -25,7 +25,7 @@ from squall.benchmarks.experiments.two_million import (
     fits,
     left_out,
     pictures,
-    promises,
+    rules_of_our_quorum,
     run,
     with_our_controller,
     with_quorum,
@@ -124,14 +124,14 @@ def test_a_line_through_three_numbers_is_extrapolated_to_the_published_one() -> 
     assert [one.passed for one in fits(bent)][:2] == [False, False]
 
 
-def test_our_quorum_keeps_its_promises_with_two_million_only() -> None:
+def test_our_quorum_has_bars_with_two_million_only() -> None:
     """HX-13: failover flat, a shutdown committed within 1.5 s and applied within 3 s."""
     least = arm("Squall, quorum", 10_000, 0.1, 1.0)
-    assert list(promises([least])) == []
+    assert list(rules_of_our_quorum([least])) == []
     for partitions, missed in ((1_000_000, 0), (2_000_000, 3)):
-        slow = list(promises([least, arm("Squall, quorum", partitions, 4.0, 10.0)]))
+        slow = list(rules_of_our_quorum([least, arm("Squall, quorum", partitions, 4.0, 10.0)]))
         assert sum(not one.passed for one in slow) == missed
-    kept = list(promises([least, arm("Squall, quorum", 2_000_000, 1.4, 5.0)]))
+    kept = list(rules_of_our_quorum([least, arm("Squall, quorum", 2_000_000, 1.4, 5.0)]))
     assert [round(one.measured, 2) for one in kept] == [1.36, 1.4, 1.4]
     assert all(one.passed for one in kept)
 

@@ -86,8 +86,8 @@ def test_a_turn_sends_large_requests_to_some_brokers_and_the_next_turn_to_others
     assert queues.deadline() == request_queues.NEVER
 
 
-def test_brokers_are_told_the_same_in_slices_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ZK-12: a new controller reads, decides and tells in slices of two topic-partitions; a turn later all is there."""
+def test_brokers_get_the_same_requests_in_slices_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZK-12: with slices of two topic-partitions, brokers receive the same requests as without slices."""
 
     def told() -> dict[int, list[object]]:
         cluster = Cluster()

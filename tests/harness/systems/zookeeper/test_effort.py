@@ -13,6 +13,7 @@ from squall.harness.systems.zookeeper.system import SquallOnZooKeeper
 
 BROKERS = tuple(HostSpec(f"b{number}", f"10.0.0.{number}", ("brokers",)) for number in (1, 2, 3))
 COMBINED = tuple(HostSpec(one.name, one.address, ("brokers", "controllers")) for one in BROKERS)
+SETTINGS = (".properties", ".cfg")
 SERVERS = tuple(HostSpec(f"z{number}", f"10.0.0.1{number}", ("zookeeper",)) for number in (1, 2, 3))
 
 
@@ -27,7 +28,9 @@ class Effort:
 
 
 def planned(system: System, hosts: tuple[HostSpec, ...]) -> dict[str, NodePlan]:
-    places = {one.name: HostPaths("/usr/bin/python3", "/root", "/root/bundle", programs="/root") for one in hosts}
+    places = {
+        one.name: HostPaths("python3", "/home/operator", "/home/operator/bundle", programs="/jars") for one in hosts
+    }
     return system.configure(Inventory("inventory.yaml", hosts), places, ClusterSettings("run-1"))
 
 
@@ -39,9 +42,6 @@ def effort(plans: Mapping[str, NodePlan]) -> Effort:
         files_of_settings=len({PurePath(path).name for path, _ in settings}),
         keys_of_settings=len({line.split("=")[0] for _, text in settings for line in text.splitlines()}),
     )
-
-
-SETTINGS = (".properties", ".cfg")
 
 
 def test_zookeeper_is_a_second_service_with_processes_and_settings_of_its_own() -> None:
