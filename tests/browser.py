@@ -6,12 +6,14 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
@@ -29,6 +31,14 @@ QUIET = (
 
 
 STARTS = 3
+PATIENCE_S = 20
+ALL_NEAR_CHARTS_ARE_LIVE = """
+    const far = 900;  // charts.js makes charts live one by one, from so many pixels outside the viewport on
+    return [...document.querySelectorAll('figure.chart')].every(one => {
+        const at = one.getBoundingClientRect();
+        return one.matches('.chart-on') || at.bottom < -far || at.top > innerHeight + far;
+    });
+"""
 
 
 @contextlib.contextmanager
@@ -73,6 +83,16 @@ def prefer(one: Chrome, scheme: str) -> None:
 
 def open_page(one: Chrome, path: Path, anchor: str = "") -> None:
     one.get(path.resolve().as_uri() + anchor)
+
+
+def until(one: Chrome, script: str) -> Any:
+    """Wait until the script returns something that is true, and return it."""
+    return WebDriverWait(one, PATIENCE_S, poll_frequency=0.02).until(lambda driver: driver.execute_script(script))
+
+
+def await_charts(one: Chrome) -> None:
+    """Wait until every chart near the viewport reacts to a reader; a page is complete before."""
+    until(one, ALL_NEAR_CHARTS_ARE_LIVE)
 
 
 def complaints(one: Chrome) -> list[str]:

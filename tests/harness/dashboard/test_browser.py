@@ -20,7 +20,6 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
 from squall.harness.dashboard.gallery_entries import gallery_entries
 from squall.results.dashboard.build import build
@@ -31,19 +30,12 @@ from squall.results.lake.triage import Triage, append
 from squall.results.regression.nights import point_id
 from squall.results.synthetic.forge_lake import Planted, forge_runs
 from squall.results.synthetic.forge_nights import forge_nights
+from tests.browser import await_charts, complaints, needs_browser, open_page, prefer, resize, until
 from tests.browser import browser as chromium
-from tests.browser import complaints, needs_browser, open_page, prefer, resize
 
 PLANTED = Planted(
     broken_since=29, mended="kill-follower", mended_since=20, flaky="kill-clock", slower="kill-broker", slower_since=16
 )
-ALL_NEAR_CHARTS_ARE_LIVE = """
-    const far = 900;  // charts.js makes charts live one by one, from so many pixels outside the viewport on
-    return [...document.querySelectorAll('figure.chart')].every(one => {
-        const at = one.getBoundingClientRect();
-        return one.matches('.chart-on') || at.bottom < -far || at.top > innerHeight + far;
-    });
-"""
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken=1'>"
 WIDE, PHONE = (1280, 900), (390, 844)
 
@@ -70,7 +62,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def until(self, script: str) -> Any:
-        return WebDriverWait(self.driver, 20, poll_frequency=0.02).until(lambda driver: driver.execute_script(script))
+        return until(self.driver, script)
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -280,7 +272,7 @@ def test_dragging_over_a_chart_zooms_all_of_its_group(browser: Browser) -> None:
     )
     plot = browser.one("#levels .chart-svg")
     browser.run("arguments[0].scrollIntoView({block: 'center'})", plot)
-    browser.until(ALL_NEAR_CHARTS_ARE_LIVE)
+    await_charts(browser.driver)
     before = browser.run(ticks)
     drag = ActionChains(browser.driver, duration=20)
     drag.move_to_element_with_offset(plot, -200, 0).click_and_hold().move_by_offset(150, 5).move_by_offset(100, 0)

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from squall.results.charts.chart import Axis, Band, Chart, Mark, Series, Span
 from squall.results.charts.figure import figure, script, style
-from tests.browser import browser, complaints, needs_browser, open_page, prefer, resize
+from tests.browser import await_charts, browser, complaints, needs_browser, open_page, prefer, resize
 
 pytestmark = [needs_browser, pytest.mark.xdist_group("browser")]
 
@@ -50,6 +50,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     )
     with browser() as one:
         open_page(one, path)
+        await_charts(one)
         yield one
 
 
