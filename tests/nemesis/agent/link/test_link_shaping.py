@@ -114,8 +114,8 @@ class Cable:
         return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists()]
 
     def is_open(self) -> bool:
-        """Whether the network is as nature made it."""
-        return self.round_trip(timeout=1) < 0.004
+        """Whether the network is as nature made it: a busy machine delays some packets, a rule that was left all."""
+        return any(self.round_trip(rounds=1, timeout=1) < 0.004 for _ in range(10))
 
     def bears_no_trace(self) -> bool:
         return "queue" not in self.rules().lower() and "squall" not in self.rules().lower() and not self.emulators()
