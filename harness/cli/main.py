@@ -717,6 +717,10 @@ def bench(
     zookeeper_servers: Annotated[
         int | None, typer.Option(min=1, max=5, help="servers of the ensemble (two-million); 1 by default")
     ] = None,
+    zookeeper_round_trip: Annotated[
+        float | None,
+        typer.Option(min=0, max=1000, metavar="MS", help="lengthen the controller's way to ZooKeeper (two-million)"),
+    ] = None,
     equal_timeouts: Annotated[
         bool, typer.Option("--equal-timeouts", help="all systems notice a failure after the same time (two-million)")
     ] = False,
@@ -741,7 +745,12 @@ def bench(
     rows = RowsAdder(lake_for_rows(lake, no_lake), out, "bench")
     try:
         measurements = bench_module.measure(
-            name, **sizes, system=system, equal_timeouts=equal_timeouts, zookeeper_servers=zookeeper_servers
+            name,
+            **sizes,
+            system=system,
+            equal_timeouts=equal_timeouts,
+            zookeeper_servers=zookeeper_servers,
+            zookeeper_round_trip=zookeeper_round_trip,
         )
     except bench_module.Interrupted as early:
         measurements, interrupted, failure = early.measurements, True, early.failure

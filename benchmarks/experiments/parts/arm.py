@@ -15,7 +15,11 @@ class Arm:
     partitions: int
     has_quorum: bool = False
     """Whether a quorum keeps the metadata; else ZooKeeper does."""
+    is_away: bool = False
+    """Whether the round trip between controller and ZooKeeper is lengthened."""
     load: float = 0.0
+    round_trips: list[float] = field(default_factory=list)
+    """Of a request from where the controller is to ZooKeeper; empty without ZooKeeper."""
     answered: list[float] = field(default_factory=list)
     applied: list[float] = field(default_factory=list)
     detected: float = 0.0

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from squall.nodes.server.clock import monotonic_us
 from squall.nodes.server.zookeeper.session import WireSession
-from squall.nodes.zookeeper.session import Code, Create, Operation, SessionEvent, SessionRequest, SessionResponse
+from squall.nodes.zookeeper.session import (
+    Code,
+    Create,
+    Exists,
+    Operation,
+    SessionEvent,
+    SessionRequest,
+    SessionResponse,
+)
 
 SESSION_TIMEOUT_MS = 60_000
 REQUEST_MAX = 100_000_000
@@ -39,6 +48,15 @@ class Client:
         parts = path.strip("/").split("/")
         for end in range(1, len(parts) + 1):
             await self.do(Create("/" + "/".join(parts[:end])), Code.NODE_EXISTS)
+
+    async def round_trips(self, number: int) -> list[float]:
+        """Send so many small requests, one after the other. Returns how long each took, in seconds."""
+        found = []
+        for _ in range(number):
+            began = time.monotonic()
+            await self.do(Exists("/"))
+            found.append(time.monotonic() - began)
+        return found
 
     def close(self) -> None:
         self._session.close(monotonic_us())
