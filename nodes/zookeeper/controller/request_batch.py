@@ -1,7 +1,11 @@
-"""Collect what one decision tells the brokers, and make at most three requests per broker of it (ZK-06).
+"""Collect what one decision tells the brokers, and make three kinds of requests of it (ZK-06).
 
 LeaderAndIsr goes to replicas, UpdateMetadata to all brokers, StopReplica to replicas that are to stop; each broker gets
 them in this order. Who gets what is decided here only.
+
+A broker bounds the items of a request (`node/channels.py`), so an UpdateMetadata of many topic-partitions is sent as
+several. Each says something of other topic-partitions, and a broker keeps what it has heard of the rest. LeaderAndIsr
+is not divided: a full one names all topic-partitions of a broker.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ PLAINTEXT = 0
 WITHOUT_PAUSE = 20_000
 """Topic-partitions, or replicas, that a procedure works on in one turn: a tenth of a second."""
 Steps = Generator[Sequence[Operation], list[SessionResponse], None]
-States = Generator[Sequence[Operation], list[SessionResponse], list[UpdateMetadataTopicState]]
+States = Generator[Sequence[Operation], list[SessionResponse], list[list[UpdateMetadataTopicState]]]
+ITEMS_OF_AN_UPDATE = 60_000
+"""Items of arrays in the topic-partitions of one UpdateMetadata; half of what a broker takes."""
 
 
 class RequestBatch:
@@ -111,10 +117,11 @@ class RequestBatch:
             if count >= WITHOUT_PAUSE:
                 count = 0
                 yield PAUSE
-        topic_states = yield from self._metadata_states()
+        parts = yield from self._metadata_states()
         for broker in self._to_update:
             if (known := self._context.brokers.get(broker)) is not None:
-                self._queues.put(broker, self._update_metadata_request(known.epoch, topic_states))
+                for topic_states in parts:
+                    self._queues.put(broker, self._update_metadata_request(known.epoch, topic_states))
         for broker, stops in self._stop.items():
             if (known := self._context.brokers.get(broker)) is not None:
                 self._queues.put(broker, self._stop_request(known.epoch, stops), self._after_stop(broker, stops))
@@ -165,9 +172,13 @@ class RequestBatch:
         return found
 
     def _metadata_states(self) -> States:
-        """What UpdateMetadata says of topic-partitions: the same to every broker, so the requests share it."""
+        """What UpdateMetadata says of topic-partitions, in parts of one request each, at least one.
+
+        It says the same to every broker, so the requests share it.
+        """
         context = self._context
         topics: dict[str, UpdateMetadataTopicState] = {}
+        parts, items = [topics], 0
         for count, (topic, number) in enumerate(self._metadata, start=1):
             if count % WITHOUT_PAUSE == 0:
                 yield PAUSE
@@ -175,8 +186,13 @@ class RequestBatch:
             if state is None:
                 continue
             gone = context.is_being_deleted(topic)
-            part = topics.setdefault(topic, UpdateMetadataTopicState(topic, context.topic_ids[topic]))
-            part.partition_states.append(
+            offline = [one for one in replicas if not context.is_online(one)]
+            own = 1 + len(state.isr) + len(replicas) + len(offline)
+            if items + own > ITEMS_OF_AN_UPDATE and items:
+                topics, items = {}, 0
+                parts.append(topics)
+            items += own
+            topics.setdefault(topic, UpdateMetadataTopicState(topic, context.topic_ids[topic])).partition_states.append(
                 UpdateMetadataPartitionState(
                     partition_index=number,
                     controller_epoch=state.controller_epoch,
@@ -185,10 +201,10 @@ class RequestBatch:
                     isr=list(state.isr),
                     zk_version=state.version,
                     replicas=list(replicas),
-                    offline_replicas=[one for one in replicas if not context.is_online(one)],
+                    offline_replicas=offline,
                 )
             )
-        return list(topics.values())
+        return [list(one.values()) for one in parts]
 
     def _update_metadata_request(
         self, epoch: int, topic_states: list[UpdateMetadataTopicState]

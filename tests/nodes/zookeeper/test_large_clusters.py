@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from squall.nodes.node.channels import ELEMENTS_MAX, PLAIN_REQUEST_MAX
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.update_metadata import (
@@ -11,7 +12,8 @@ from squall.nodes.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from squall.nodes.protocol.requests.session import ToBroker
+from squall.nodes.protocol.requests.headers import encode_request
+from squall.nodes.protocol.requests.session import ServerSession, ToBroker
 from squall.nodes.zookeeper.client import ZooKeeperClient
 from squall.nodes.zookeeper.controller import replica_machine, request_batch, request_queues, state_store
 from squall.nodes.zookeeper.controller.event_loop import PAUSE, EventLoop, Steps
@@ -84,6 +86,54 @@ def test_a_turn_sends_large_requests_to_some_brokers_and_the_next_turn_to_others
         queues.requests.clear()
     assert sent == [[str(ToBroker(one)) for one in turn] for turn in ([0, 1], [2, 3], [4])]
     assert queues.deadline() == request_queues.NEVER
+
+
+def parts_of(states: UpdateMetadataRequest) -> set[tuple[str, int, int]]:
+    return {
+        (topic.topic_name, one.partition_index, one.leader)
+        for topic in states.topic_states
+        for one in topic.partition_states
+    }
+
+
+def test_an_update_of_many_topic_partitions_is_sent_as_several_that_name_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ZK-06: brokers bound the items of a request. Two topic-partitions of three replicas have fourteen of them."""
+
+    def told() -> list[UpdateMetadataRequest]:
+        cluster = Cluster()
+        cluster.start()
+        cluster.create("events", partitions=7)
+        cluster.sent.clear()
+        cluster.add(4)
+        cluster.run()
+        return [one for one in cluster.sent_to(4, ApiKey.UPDATE_METADATA) if isinstance(one, UpdateMetadataRequest)]
+
+    (whole,) = (one for one in told() if one.topic_states)
+    monkeypatch.setattr(request_batch, "ITEMS_OF_AN_UPDATE", 15)
+    divided = [one for one in told() if one.topic_states]
+    assert [len(parts_of(one)) for one in divided] == [2, 2, 2, 1]
+    assert set().union(*map(parts_of, divided)) == parts_of(whole) and len(parts_of(whole)) == 7
+    assert all(one.live_brokers == whole.live_brokers for one in divided)
+
+
+def test_a_broker_takes_every_update_of_more_topic_partitions_than_one_request_may_name() -> None:
+    """ZK-06, ZK-12: with the bounds as they are. A topic-partition of eight replicas has seventeen items."""
+    cluster = Cluster(brokers=8)
+    cluster.start()
+    for topic in ("events", "orders"):
+        cluster.create(topic, partitions=4_000, replicas=8)
+    cluster.add(9)
+    cluster.run()
+    updates = [one for one in cluster.sent_to(9, ApiKey.UPDATE_METADATA) if isinstance(one, UpdateMetadataRequest)]
+    assert sum(len(parts_of(one)) for one in updates) == 8_000 > ELEMENTS_MAX // 17
+    version = 8
+    broker = ServerSession(1, "PLAINTEXT", {ApiKey.UPDATE_METADATA: (version, version)})
+    for one in updates:
+        frame = b"".join(encode_request(ApiKey.UPDATE_METADATA, version, 1, None, one))
+        assert len(frame) <= PLAIN_REQUEST_MAX
+        assert broker.received(0, frame, ELEMENTS_MAX).elements > 0
 
 
 def test_brokers_get_the_same_requests_in_slices_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
