@@ -322,7 +322,9 @@ class ReplicaFetcher:
         if data.error_code == NO_ERROR:
             if data.diverging_epoch.epoch >= 0:
                 self.truncations += 1
+                high_watermark = replica.high_watermark
                 replica.truncate_diverging(now, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._note_move(replica, high_watermark)
                 self._ask_next(key)
             else:
                 self._append(now, key, one, data)
@@ -348,10 +350,14 @@ class ReplicaFetcher:
                 self._failed(now, key)
             return
         self.bytes_in += len(records)
-        if replica.high_watermark != high_watermark:
-            self.advanced.append(replica)
+        self._note_move(replica, high_watermark)
         if replica.fetch_position() != one.position:
             self._ask_next(key)
+
+    def _note_move(self, replica: TopicPartitionReplica, before: int) -> None:
+        """Whoever reads here must hear of a high watermark that has moved, in either direction."""
+        if replica.high_watermark != before:
+            self.advanced.append(replica)
 
     def _failed(self, now: int, key: _Key) -> None:
         self.failures += 1
@@ -379,6 +385,7 @@ class ReplicaFetcher:
     def _listed(self, now: int, key: _Key, one: _Asked, timestamp: int, response: Message | None) -> None:
         offset = _listed_offset(response)
         replica = one.followed.replica
+        high_watermark = replica.high_watermark
         if offset is None:
             self._failed(now, key)
         elif timestamp == EARLIEST_TIMESTAMP:
@@ -390,6 +397,7 @@ class ReplicaFetcher:
             self._rest(key, now)
         else:
             self._list_offset(key, one, EARLIEST_TIMESTAMP)
+        self._note_move(replica, high_watermark)
 
 
 def _beyond(records: Buffer, end_offset: int) -> Buffer:

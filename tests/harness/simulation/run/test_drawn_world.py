@@ -134,6 +134,11 @@ def test_a_seed_that_was_a_false_alarm_is_valid(scenario: Scenario) -> None:
     assert simulate(scenario, 501001).verdict == "valid"
 
 
+def test_a_seed_that_left_a_consumer_at_a_follower_without_news_is_valid(scenario: Scenario) -> None:
+    """504185: a follower's log began anew beyond what a consumer had read there, and no error told the consumer."""
+    assert simulate(scenario, 504185).verdict == "valid"
+
+
 def test_a_seed_that_lost_acknowledged_records_is_valid(scenario: Scenario) -> None:
     """502996: one power loss of two replicas, and acknowledged records were lost.
 

@@ -8,12 +8,19 @@ import pytest
 
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
+)
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -64,6 +71,14 @@ def answer_fetch(world: World, part: PartitionData) -> None:
     request, _ = world.asked(FetchRequest)
     topic = FetchableTopicResponse(topic_id=topic_id("t"), partitions=[part])
     request.complete(world.now, FetchResponse(responses=[topic]))
+    world.run()
+
+
+def answer_listed(world: World, offset: int) -> None:
+    """The leader's answer to the question where its log ends or begins."""
+    request, _ = world.asked(ListOffsetsRequest)
+    part = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+    request.complete(world.now, ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[part])]))
     world.run()
 
 
@@ -133,6 +148,22 @@ class TestAFollowerServes:
         assert request.answer is None
         answer_fetch(following, PartitionData(partition_index=0, high_watermark=4, log_start_offset=0, records=b""))
         assert fetched(request).records
+
+    def test_a_long_poll_ends_when_the_log_begins_anew_beyond_it(self, following: World) -> None:
+        """Seed 504185 of the swarm of worlds: the consumer heard of it with the next record only."""
+        parked = consume(following, 3, "1", max_wait_ms=500)
+        answer_fetch(following, PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        for offset in (50, 20):
+            answer_listed(following, offset)
+        assert following.broker.replicas.all()[0].replica.log.start_offset == 20
+        assert fetched(parked).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_a_long_poll_ends_when_the_log_is_cut_before_it(self, following: World) -> None:
+        parked = consume(following, 3, "1", max_wait_ms=500)
+        cut = EpochEndOffset(epoch=0, end_offset=1)
+        answer_fetch(following, PartitionData(partition_index=0, diverging_epoch=cut))
+        assert following.broker.replicas.all()[0].replica.end_offset == 1
+        assert fetched(parked).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     def test_it_never_sends_a_consumer_on(self, following: World) -> None:
         assert preferred(consume(following, 0, "2")) == -1

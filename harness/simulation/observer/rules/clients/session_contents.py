@@ -6,7 +6,8 @@ the session ends. So the two sides are compared, and the leader's side with the 
 
 * when both sides of a follower's session are at the same epoch, nothing is under way: the leader holds exactly the
   topic-partitions that the follower has named and not forgotten, at the positions that it named;
-* a topic-partition of which a session has not received everything is among the news of that session.
+* a topic-partition of which a session has not received everything is among the news of that session;
+* so is one whose log no longer has the session's position, since only an error tells the other side.
 
 Asserted when a replica is touched, for the sessions that name it, and at the end of the run. Legal: sides at different
 epochs, a session that the leader has dropped, a topic-partition that is no longer hosted.
@@ -75,7 +76,7 @@ class SessionContents(Rule):
 
 
 def check_news(log: str, name: str, hosted: HostedPartition, watch: Watch) -> None:
-    """Check that a session has news of a topic-partition of which it has not received everything."""
+    """Check that a session has news of a topic-partition of which it lacks something, or whose log it is outside of."""
     replica, context, offset = hosted.replica, watch.context, watch.wanted.fetch_offset
     if hosted.removed or watch in context.news:
         return
@@ -86,6 +87,12 @@ def check_news(log: str, name: str, hosted: HostedPartition, watch: Watch) -> No
             "DP-04",
             f"{log}: the fetch session of {whose} at {name} reads from offset {offset}, and has no news of the records "
             f"up to {end}",
+        )
+    if offset > replica.end_offset:
+        raise InvariantBroken(
+            "DP-04",
+            f"{log}: a fetch session at {name} reads from offset {offset}, beyond the log's end {replica.end_offset}, "
+            "and has no news of it",
         )
 
 

@@ -67,6 +67,23 @@ def test_a_session_that_has_received_everything_needs_no_news(replica_id: int, o
     cluster.show("b1")
 
 
+@pytest.mark.parametrize("replica_id", [2, -1])
+def test_a_session_beyond_the_end_of_a_log_without_news_of_it_breaks_dp_04(replica_id: int) -> None:
+    """A log that was cut: only OFFSET_OUT_OF_RANGE, or a divergence, tells the reader."""
+    cluster = with_two_of_which_one_is_committed()
+    reading(cluster, 3, replica_id=replica_id)
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-04: .* from offset 3, beyond the log's end 2, and has no news of it"
+    ):
+        cluster.show("b1")
+
+
+def test_a_session_beyond_the_end_of_a_log_that_will_hear_of_it_is_legal() -> None:
+    cluster = with_two_of_which_one_is_committed()
+    reading(cluster, 3, news=True)
+    cluster.show("b1")
+
+
 def test_what_waits_to_be_sent_is_news() -> None:
     cluster = with_two_of_which_one_is_committed()
     reading(cluster, 0, news=True)
