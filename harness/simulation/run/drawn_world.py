@@ -32,6 +32,8 @@ SYNCED: Final = 0.15
 """The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
+ADMINISTERED: Final = 0.15
+"""The share of worlds in which many administrators make and delete the same few topics."""
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 UNCLEAN: Final = "unclean.leader.election.enable"
 SELECTOR: Final = "replica.selector.class"
@@ -59,6 +61,8 @@ def draw_world(scenario: Scenario, seed: int) -> Scenario:
     cluster = _cluster(scenario.cluster, seed)
     few = sum(topic.partitions for topic in cluster.topics.values()) <= 4
     workload = _load(Random(f"{seed}/world/load"), few)
+    if (rng := Random(f"{seed}/world/administrators")).random() < ADMINISTERED:
+        workload = workload.model_copy(update={"admin": rng.choice((6.0, 12.0)), "admins": rng.choice((4, 12, 30))})
     if cluster.config.get(SELECTOR) == RACK_AWARE:
         workload = workload.model_copy(update={"consumer_racks": RACKS[: 1 + seed % len(RACKS)]})
     cluster = _with_room(cluster, SEGMENT_BATCHES * (workload.record_size + BATCH_OVERHEAD))

@@ -50,6 +50,7 @@ from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
 from squall.harness.simulation.swarm.moments import Moments
+from squall.harness.simulation.swarm.outdated import draw_outdated
 from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.process import SimProcess
@@ -411,8 +412,10 @@ class Simulation:
                 nodes = view.brokers, view.controllers
                 ensemble = self.world.ensemble is not None
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
-                patterns = [] if self.moments is None else draw_patterns(seed, *nodes, load)
-                return sorted(faults + patterns, key=lambda fault: fault.at)
+                if self.moments is not None:
+                    faults += draw_patterns(seed, *nodes, load)
+                    faults += draw_outdated(seed, *nodes, load, operated, switched=switched)
+                return sorted(faults, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)
             self.faults = [str(fault) for fault in faults]

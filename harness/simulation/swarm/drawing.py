@@ -111,7 +111,7 @@ def _draw_operations(
         if at + duration >= load - 5.0:
             return drawn
         hosts = (rng.choice(controllers if kind == "remove-voter" else brokers),)
-        words = _operation(kind, hosts[0], rng, len(brokers), topics)
+        words = operation_words(kind, hosts[0], rng, len(brokers), topics)
         drawn.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
 
 
@@ -129,7 +129,8 @@ def _draw_switches(seed: object, brokers: tuple[str, ...], load: float) -> list[
         at += duration + rng.uniform(2.0, 6.0)
 
 
-def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[str, int]) -> dict[str, object]:
+def operation_words(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[str, int]) -> dict[str, object]:
+    """Return an operators' change as an entry of a suite. `brokers` is their number, `topics` have their min ISR."""
     topic = rng.choice(list(topics))
     match kind:
         case "reassign" | "reassign-and-cancel":

@@ -20,6 +20,7 @@ from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.world.world import ClusterShape, places_of, properties_of
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.topic_configs import check_config
+from squall.workloads.log import LogOptions
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
 SEEDS = range(1, 501)
@@ -105,6 +106,14 @@ def test_worlds_differ_in_everything_that_is_drawn(worlds: list[Scenario]) -> No
     loads = [world.workload.model_dump() for world in worlds]
     for name in ("acks", "idempotent", "in_flight", "list_offsets", "delete_records", "seek", "reopen", "admin"):
         assert len({one[name] for one in loads}) > 1, name
+
+
+def test_some_worlds_have_many_administrators_who_act_often(worlds: list[Scenario]) -> None:
+    """MD-09: they make and delete the same few topics."""
+    loads = [LogOptions.model_validate(world.workload.model_dump()) for world in worlds]
+    many = [one for one in loads if one.admins > 2]
+    assert 0.05 < len(many) / len(worlds) < 0.3
+    assert all(one.admin >= 6 for one in many)
 
 
 def test_features_are_switched_only_where_eligible_leaders_are_kept(worlds: list[Scenario]) -> None:
