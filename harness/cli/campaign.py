@@ -24,7 +24,7 @@ from typing import Any
 
 from rich.console import Console
 
-from squall.harness.cli.check import Judge, shown_path
+from squall.harness.cli.check import Judge
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks, HostsInUse
 from squall.harness.hosts.ssh_access import SshError
@@ -39,6 +39,7 @@ from squall.harness.scenario.suite import Suite
 from squall.harness.scenario.targets import Anywhere, OwnLab, Place
 from squall.harness.terminal.display import CHECK, CROSS, Display
 from squall.harness.terminal.live_page import LiveDisplay
+from squall.harness.terminal.paths import shown_path
 from squall.harness.timeline.timeline import save_timeline
 from squall.results.checkers.common.text import listed
 from squall.results.history.ill_formed import IllFormedHistory

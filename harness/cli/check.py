@@ -22,6 +22,7 @@ from squall.harness.cli.show import parse_rows, row_data, shown_rows
 from squall.harness.errors import NO_ROOM, UsageError
 from squall.harness.lake.runs import add_to_lake
 from squall.harness.terminal.documents import print_document
+from squall.harness.terminal.paths import shown_path
 from squall.harness.terminal.time_left import share_done
 from squall.results.check import check_runs
 from squall.results.checkers.common.text import several
@@ -232,12 +233,6 @@ def print_verdict(console: Console, verdict: Verdict, run: Path) -> None:
     console.print()
     for style, text in lines:
         console.print(Text(text, style=STYLES[style]), soft_wrap=True, highlight=False)
-
-
-def shown_path(path: Path) -> str:
-    """Return a path as one would type it from the current directory."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
 
 
 def show_run(name: Path, rows: str | None, console: Console, *, as_json: bool = False) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.cli.check import shown_path
 from squall.harness.cli.simulate import EXIT
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
@@ -22,6 +21,7 @@ from squall.harness.simulation.exploration.explorer import Explored, Explorer, P
 from squall.harness.simulation.run.recipe import recipe_text
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
+from squall.harness.terminal.paths import shown_path
 from squall.nemesis.core.durations import parse_duration
 from squall.results.checkers.common.text import several
 

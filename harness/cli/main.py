@@ -46,7 +46,7 @@ from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
 from squall.harness.cli.regression.flakes import flakes
 from squall.harness.cli.regression.trends import trends_app
 from squall.harness.dashboard.command import dashboard_app
-from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.errors import INTERRUPTED_EXIT_STATUS, USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.gallery.command import EXAMPLES as GALLERY_EXAMPLES
 from squall.harness.gallery.command import gallery
 from squall.harness.lake.options import AddToLakeOption, NoLakeOption, lake_for_rows
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from squall.harness.run.run import Hosts
 
 CRASH_EXIT_STATUS = 255
-INTERRUPTED_EXIT_STATUS = 130
 
 # The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
 CommandLineError = typer.BadParameter.__mro__[2]

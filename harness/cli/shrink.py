@@ -9,8 +9,6 @@ was nothing to shrink, 254 for bad usage.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from squall.harness.cli.check import shown_path
 from squall.harness.distributed.calls import CallsOnSpark
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
@@ -46,6 +43,7 @@ from squall.harness.simulation.shrink.shrink import (
 from squall.harness.simulation.shrink.simplify import operations_of
 from squall.harness.simulation.shrink.whole import SECONDS, ShrinkOutcome, shrink_seed
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
+from squall.harness.terminal.paths import free_name, shown_path
 from squall.results.checkers.common.text import several
 from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.workloads.log import LogOptions
@@ -144,19 +142,6 @@ def shrink_row(outcome: ShrinkOutcome, scenario: str, mutants: tuple[str, ...]) 
         "result": short(next(iter(found.strip().splitlines()), "")),
         "ended": shrunk is not None,
     }
-
-
-def free_name(wanted: Path) -> Path:
-    """Create an empty file of this name, or of this name with a number if it exists, and return its path.
-
-    The exclusive creation prevents a clash with other processes.
-    """
-    for number in itertools.count():
-        path = wanted if number == 0 else wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-        with contextlib.suppress(FileExistsError):
-            path.touch(exist_ok=False)
-            return path
-    raise AssertionError("numbers do not end")
 
 
 def refuse_what_cannot_be_listed(scenario: Scenario) -> None:

@@ -16,11 +16,11 @@ from squall.harness.catalogue.abilities import Abilities, ask_hosts
 from squall.harness.catalogue.trial_results import print_results, result_line, save_results
 from squall.harness.catalogue.trials import Result, Trial, chosen_rows, skipped, trial_of, why_not
 from squall.harness.catalogue.verifying import Verification, VerificationDisplay, plan_of
-from squall.harness.cli.check import shown_path
 from squall.harness.errors import UsageError
 from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.run.run_hosts import hosts_of
 from squall.harness.scenario.inventory import Inventory
+from squall.harness.terminal.paths import shown_path
 from squall.nemesis.catalogue import CatalogueRow
 from squall.results.history.store import claim_run
 

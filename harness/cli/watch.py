@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.cli.check import run_directory, shown_path
-from squall.harness.cli.shrink import free_name
+from squall.harness.cli.check import run_directory
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.watched import watch_seed
 from squall.harness.simulation.run.buggified import named_places
@@ -17,6 +16,7 @@ from squall.harness.simulation.run.recipe import parse_recipe
 from squall.harness.simulation.run.run import SimOptions
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
+from squall.harness.terminal.paths import free_name, shown_path
 from squall.nemesis.core.durations import parse_seconds
 from squall.results.checkers.common.text import several
 from squall.results.history.ill_formed import IllFormedHistory

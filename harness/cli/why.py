@@ -14,8 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squall.harness.cli.check import shown_path
-from squall.harness.cli.shrink import NOTHING_EXIT_STATUS, free_name
+from squall.harness.cli.shrink import NOTHING_EXIT_STATUS
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run.buggified import buggify_words, named_places
 from squall.harness.simulation.run.recipe import parse_recipe
@@ -27,6 +26,7 @@ from squall.harness.simulation.why.events import events_during, trace_parent
 from squall.harness.simulation.why.figure import Figure
 from squall.harness.simulation.why.search import Search, decisive_change, other_changes
 from squall.harness.terminal.known_mutants import refuse_unknown_mutants
+from squall.harness.terminal.paths import free_name, shown_path
 from squall.nemesis.core.durations import parse_duration
 from squall.results.checkers.common.text import several
 

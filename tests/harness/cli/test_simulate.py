@@ -13,7 +13,6 @@ from rich.console import Console
 import squall.harness.cli.simulate as command
 from squall.harness.cli.shrink import (
     first_of_each_kind,
-    free_name,
     refuse_what_cannot_be_listed,
     shrink_first_failures,
 )
@@ -84,14 +83,6 @@ def test_a_seed_is_never_kept_where_another_history_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--keep: .*seed-2 already exists"):
         simulate(smoke, seeds=1, first_seed=2, console=Console(quiet=True), keep=tmp_path)
     assert [path.name for path in (tmp_path / "seed-2").iterdir()] == ["history.parquet"]
-
-
-def test_a_schedule_is_never_written_over_a_file_that_is_there(tmp_path: Path) -> None:
-    wanted = tmp_path / "swarm-seed-7.yaml"
-    wanted.write_text("mine")
-    names = [free_name(wanted).name for _ in range(3)]
-    assert names == ["swarm-seed-7-1.yaml", "swarm-seed-7-2.yaml", "swarm-seed-7-3.yaml"]
-    assert wanted.read_text() == "mine"
 
 
 class FakeCalls:
