@@ -28,14 +28,9 @@ from typer.core import TyperGroup
 
 from squall.harness.capabilities.command import EXAMPLES as CAPABILITIES_EXAMPLES
 from squall.harness.capabilities.command import capabilities
-from squall.harness.cli.buggify import EXAMPLES as BUGGIFY_EXAMPLES
-from squall.harness.cli.buggify import CommandWithBuggify, buggify
-from squall.harness.cli.cluster import cluster_app
-from squall.harness.cli.faults import OptionalValues, faults
-from squall.harness.cli.lab import lab_app
-from squall.harness.cli.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
-from squall.harness.cli.mutants import EXAMPLES as MUTANTS_EXAMPLES
-from squall.harness.cli.mutants import mutants
+from squall.harness.cli.hosts.cluster import cluster_app
+from squall.harness.cli.hosts.faults import OptionalValues, faults
+from squall.harness.cli.hosts.lab import lab_app
 from squall.harness.cli.nights.bundle import EXAMPLES as BUNDLE_EXAMPLES
 from squall.harness.cli.nights.bundle import bundle
 from squall.harness.cli.nights.nightly import EXAMPLES as NIGHTLY_EXAMPLES
@@ -44,7 +39,12 @@ from squall.harness.cli.regression.compare import EXAMPLES as COMPARE_EXAMPLES
 from squall.harness.cli.regression.compare import compare
 from squall.harness.cli.regression.flakes import EXAMPLES as FLAKES_EXAMPLES
 from squall.harness.cli.regression.flakes import flakes
+from squall.harness.cli.regression.lake import DEFAULT_LAKE, LakeOption, lake_app, list_runs, sql
 from squall.harness.cli.regression.trends import trends_app
+from squall.harness.cli.simulation.buggify import EXAMPLES as BUGGIFY_EXAMPLES
+from squall.harness.cli.simulation.buggify import CommandWithBuggify, buggify
+from squall.harness.cli.simulation.mutants import EXAMPLES as MUTANTS_EXAMPLES
+from squall.harness.cli.simulation.mutants import mutants
 from squall.harness.dashboard.command import dashboard_app
 from squall.harness.errors import INTERRUPTED_EXIT_STATUS, USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.gallery.command import EXAMPLES as GALLERY_EXAMPLES
@@ -194,7 +194,9 @@ def run(
             raise UsageError("--json: a dry run lists commands and has no results", remedy="leave out one of them")
         print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
         return 0
-    from squall.harness.cli.campaign import Campaign  # takes a second to import; errors of a file are reported first
+    from squall.harness.cli.run.campaign import (
+        Campaign,  # takes a second to import; errors of a file are reported first
+    )
 
     campaign = Campaign(
         chosen,
@@ -245,7 +247,7 @@ def check(
     as_json: JsonOption = False,
 ) -> int:
     """Check stored runs again. Needs no cluster; also checks runs that were killed half-way."""
-    from squall.harness.cli.check import judge_stored
+    from squall.harness.cli.run.check import judge_stored
 
     return judge_stored(
         runs,
@@ -266,7 +268,7 @@ def show(
     as_json: JsonOption = False,
 ) -> int:
     """Print a run's verdict in words, or the operations at some offsets."""
-    from squall.harness.cli.check import show_run
+    from squall.harness.cli.run.check import show_run
 
     return show_run(run, rows, console(aside=as_json), as_json=as_json)
 
@@ -289,7 +291,7 @@ def timeline(
     ] = None,
 ) -> int:
     """Print log lines of nodes, phases of faults and failures of clients in order of time."""
-    from squall.harness.cli.timeline import show_timeline
+    from squall.harness.cli.run.timeline import show_timeline
 
     return show_timeline(run, since=since, until=until, hosts=tuple(host or ()), grep=grep)
 
@@ -390,8 +392,8 @@ def simulate(
     no_lake: NoLakeOption = False,
 ) -> int:
     """Run a scenario in simulation: the same nodes and faults in virtual time; a seed repeats bit for bit."""
-    from squall.harness.cli.simulate import simulate as simulate_scenario
-    from squall.harness.cli.simulate import simulate_recipe
+    from squall.harness.cli.simulation.simulate import simulate as simulate_scenario
+    from squall.harness.cli.simulation.simulate import simulate_recipe
 
     if recipe is not None:
         if seed is not None or seeds != 1:
@@ -461,8 +463,8 @@ def shrink(
 
     Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink.
     """
-    from squall.harness.cli.shrink import ShrinkOptions
-    from squall.harness.cli.shrink import shrink as shrink_seed
+    from squall.harness.cli.simulation.shrink import ShrinkOptions
+    from squall.harness.cli.simulation.shrink import shrink as shrink_seed
 
     asked = ShrinkOptions(
         seed=seed,
@@ -508,8 +510,8 @@ def why(
 
     Exit status: 0 explained; 1 explained, but the seed did not fail again; 2 nothing to explain.
     """
-    from squall.harness.cli.why import WhyOptions
-    from squall.harness.cli.why import why as explain_seed
+    from squall.harness.cli.simulation.why import WhyOptions
+    from squall.harness.cli.simulation.why import why as explain_seed
 
     asked = WhyOptions(
         seed=seed,
@@ -552,8 +554,8 @@ def watch(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="write the page here")] = None,
 ) -> int:
     """Write a page to watch one log: operations, log ends, high watermarks, epochs, faults and messages over time."""
-    from squall.harness.cli.watch import WatchOptions
-    from squall.harness.cli.watch import watch as write_page
+    from squall.harness.cli.run.watch import WatchOptions
+    from squall.harness.cli.run.watch import watch as write_page
 
     asked = WatchOptions(
         what=what,
@@ -596,8 +598,8 @@ def explore(
     no_lake: NoLakeOption = False,
 ) -> int:
     """Search for violations in simulation: continue the runs that showed rare behaviour of the nodes."""
-    from squall.harness.cli.explore import ExploreOptions
-    from squall.harness.cli.explore import explore as explore_scenarios
+    from squall.harness.cli.simulation.explore import ExploreOptions
+    from squall.harness.cli.simulation.explore import explore as explore_scenarios
 
     asked = ExploreOptions(
         scenarios=tuple(scenarios or ()),
@@ -730,7 +732,7 @@ def bench(
     no_lake: NoLakeOption = False,
 ) -> int:
     """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
-    from squall.harness.cli import bench as bench_module
+    from squall.harness.cli.regression import bench as bench_module
     from squall.harness.lake.adding import RowsAdder
     from squall.harness.lake.rows import of_benchmark
 
@@ -805,7 +807,7 @@ def forge(
     ] = None,
 ) -> int:
     """Make a history without a cluster: healthy, with one anomaly, or a near-miss; or verify the checks with them."""
-    from squall.harness.cli import forge as forge_module
+    from squall.harness.cli.histories import forge as forge_module
 
     if show_list:
         return forge_module.list_cases(console())
@@ -851,7 +853,7 @@ def import_(
     ] = None,
 ) -> int:
     """Turn another tool's history into a run, for squall check."""
-    from squall.harness.cli.importing import import_run
+    from squall.harness.cli.histories.importing import import_run
 
     return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.cli.check import run_directory
+from squall.harness.cli.run.check import run_directory
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.watched import watch_seed
 from squall.harness.simulation.run.buggified import named_places

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.check import Judge
 from squall.harness.cli.main import status_of
+from squall.harness.cli.run.check import Judge
 from squall.results.synthetic.forge import forge_run, healthy
 
-QUICKSTART = Path(__file__).resolve().parents[3] / "suites" / "quickstart.yaml"
+QUICKSTART = Path(__file__).resolve().parents[4] / "suites" / "quickstart.yaml"
 
 
 def printed(run: Path, *, terminal: bool) -> str:

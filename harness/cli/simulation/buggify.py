@@ -72,7 +72,7 @@ def _catalogue() -> Iterator[str]:
 
 
 def _count(scenario_name: str, seeds: range, processes: int, output: Console) -> int:
-    from squall.harness.cli.simulate import EXIT, told
+    from squall.harness.cli.simulation.simulate import EXIT, told
     from squall.harness.simulation.run.parallel import simulate_many
     from squall.harness.simulation.run.run import BUGGIFY, SimOptions
     from squall.harness.simulation.run.scenarios import find_scenario

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.cli.campaign import Outcome, exit_status, not_run
+from squall.harness.cli.run.campaign import Outcome, exit_status, not_run
 from squall.harness.scenario.suite import read_suite
 from squall.harness.yaml_source import parse_yaml
 from squall.results.history.manifest import Expected

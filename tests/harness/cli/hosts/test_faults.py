@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from squall.harness.cli.faults import OWN_LAB, STANDARD_OUTPUT, with_values
+from squall.harness.cli.hosts.faults import OWN_LAB, STANDARD_OUTPUT, with_values
 from squall.harness.cli.main import status_of
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squall.harness.cli.shrink import NOTHING_EXIT_STATUS
+from squall.harness.cli.simulation.shrink import NOTHING_EXIT_STATUS
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run.buggified import buggify_words, named_places
 from squall.harness.simulation.run.recipe import parse_recipe

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.cli.simulate import EXIT
+from squall.harness.cli.simulation.simulate import EXIT
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
 from squall.harness.lake.rows import Rows, of_seeds

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from squall.harness.cli import campaign as campaign_module
-from squall.harness.cli.campaign import Campaign
 from squall.harness.cli.main import status_of
+from squall.harness.cli.run import campaign as campaign_module
+from squall.harness.cli.run.campaign import Campaign
 from squall.harness.errors import UsageError
 from squall.harness.scenario.plan import RunPlan
 from squall.results.history.manifest import Expected, Manifest

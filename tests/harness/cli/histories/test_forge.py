@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import squall.harness.cli.forge as command
-from squall.harness.cli.forge import MOST_IN_ONE_PIECE
+import squall.harness.cli.histories.forge as command
+from squall.harness.cli.histories.forge import MOST_IN_ONE_PIECE
 from squall.harness.cli.main import status_of
 from squall.harness.distributed.calls import Ended
 from squall.results.checkers.anomalies import ANOMALIES

@@ -109,7 +109,7 @@ def _verify(
     out: Console,
     wait: str | None,
 ) -> int:
-    from squall.harness.cli.verify_faults import VerifyFaults
+    from squall.harness.cli.hosts.verify_faults import VerifyFaults
     from squall.harness.scenario.inventory import load_inventory, refuse_two_places
 
     refuse_two_places(inventory, _own(lab))

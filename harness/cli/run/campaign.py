@@ -24,7 +24,7 @@ from typing import Any
 
 from rich.console import Console
 
-from squall.harness.cli.check import Judge
+from squall.harness.cli.run.check import Judge
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks, HostsInUse
 from squall.harness.hosts.ssh_access import SshError

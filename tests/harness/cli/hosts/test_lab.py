@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.cli.lab import judged, shape_from_file, shape_from_options, ssh_arguments
+from squall.harness.cli.hosts.lab import judged, shape_from_file, shape_from_options, ssh_arguments
 from squall.harness.errors import UsageError
 from squall.harness.hosts.network import LabNetwork, process_started
 from squall.harness.lab.lab import Lab, lab_hosts

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from squall.harness.cli.buggify import counted, with_drawn
 from squall.harness.cli.main import app, status_of
-from squall.harness.cli.simulate import simulate, told
+from squall.harness.cli.simulation.buggify import counted, with_drawn
+from squall.harness.cli.simulation.simulate import simulate, told
 from squall.harness.errors import UsageError
 from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.simulation.run.run import SimOptions, SimResult

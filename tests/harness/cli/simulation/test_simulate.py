@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import squall.harness.cli.simulate as command
-from squall.harness.cli.shrink import (
+import squall.harness.cli.simulation.simulate as command
+from squall.harness.cli.simulation.shrink import (
     first_of_each_kind,
     refuse_what_cannot_be_listed,
     shrink_first_failures,
 )
-from squall.harness.cli.simulate import simulate, summary, tenths, told
+from squall.harness.cli.simulation.simulate import simulate, summary, tenths, told
 from squall.harness.distributed.calls import Ended
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario, load_suite
@@ -27,7 +27,7 @@ from squall.results.checkers.engine.cluster import SparkTrouble
 from squall.results.lake.store import Lake
 from squall.results.trends.findability import Findability
 
-SUITES = Path(__file__).resolve().parents[3] / "suites"
+SUITES = Path(__file__).resolve().parents[4] / "suites"
 
 
 def test_a_long_simulation_reports_each_tenth_of_seeds_a_short_one_nothing() -> None:

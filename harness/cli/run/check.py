@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import squall.harness.plugins.check_plugins  # noqa: F401  # checks of installed packages become known
-from squall.harness.cli.show import parse_rows, row_data, shown_rows
+from squall.harness.cli.run.show import parse_rows, row_data, shown_rows
 from squall.harness.errors import NO_ROOM, UsageError
 from squall.harness.lake.runs import add_to_lake
 from squall.harness.terminal.documents import print_document

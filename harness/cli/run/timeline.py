@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from squall.harness.cli.check import run_directory
+from squall.harness.cli.run.check import run_directory
 from squall.harness.errors import UsageError
 from squall.harness.timeline.timeline import Excerpt, Timeline
 from squall.harness.yaml_source import suggestion

@@ -13,7 +13,7 @@ from statistics import median
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from squall.harness.cli.shrink import Shrinking, shrink_first_failures, shrunk_here, shrunk_on_spark
+from squall.harness.cli.simulation.shrink import Shrinking, shrink_first_failures, shrunk_here, shrunk_on_spark
 from squall.harness.distributed.calls import calls_on
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
