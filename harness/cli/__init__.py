@@ -1,5 +1,6 @@
-"""The commands of `squall`: `main`, and a folder for each group of them.
+"""The commands of `squall`: `main`, which registers them, and a folder for each group of them.
 
-What `main` imports is read at every start of `squall`, so it only declares parameters, and imports what carries a
-command out within the function: a module of the same name as its command, where the declaration is in a `commands.py`.
+`main` and what it imports at its top are read at every start of `squall`. A command's function is therefore in a module
+that imports little and imports what carries the command out within the function: in a module of its own, or in the
+`commands.py` of its group.
 """

@@ -18,6 +18,10 @@ from squall.harness.terminal.lock_options import WaitOption, seconds_to_wait, wi
 if TYPE_CHECKING:
     from rich.console import Console
 
+EXAMPLES = (
+    "Examples: squall faults · squall faults pause · squall faults --json · squall faults --verify --lab · "
+    "squall faults --verify --lab --only 14 --only kill --json verified.json"
+)
 OWN_LAB = "(its own)"
 STANDARD_OUTPUT = "-"
 WITHOUT_VALUE = {"--lab": OWN_LAB, "--json": STANDARD_OUTPUT}

@@ -61,7 +61,7 @@ def described() -> list[tuple[str, str]]:
     return listed
 
 
-def measure(name: str, **chosen: int | bool | Sequence[str] | None) -> list[Measurement]:
+def measure(name: str, **chosen: float | bool | Sequence[str] | None) -> list[Measurement]:
     """Run one benchmark with the given options; None, False and nothing in a list mean that an option is not given.
 
     Raises UsageError for an unknown name or an option that the benchmark does not have, and Interrupted.

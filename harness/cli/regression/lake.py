@@ -27,6 +27,11 @@ from squall.harness.terminal.lake_options import (
 )
 from squall.results.checkers.common.text import several
 
+RUNS_EXAMPLES = (
+    "Examples: squall runs · squall runs --since 7d --verdict invalid · squall runs --scenario torn-tail --json"
+)
+SQL_EXAMPLES = 'Examples: squall sql "select * from scenarios" · squall sql "select date, verdict, runs from verdicts"'
+
 lake_app = typer.Typer(
     help="The lake: rows about every run, in Parquet tables.",
     epilog="Examples: squall lake show · squall lake rebuild runs · squall lake prune --before 180d --keep-invalid",
