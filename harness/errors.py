@@ -15,6 +15,7 @@ import errno
 from collections.abc import Sequence
 
 USAGE_EXIT_STATUS = 254
+INTERRUPTED_EXIT_STATUS = 130
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OF_THE_FILE_SYSTEM = {

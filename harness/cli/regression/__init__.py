@@ -1,1 +1,1 @@
-"""Commands about many runs: comparison and gates, change points over nights, flakes."""
+"""Commands about many runs and their figures: benchmarks, the lake, comparison and gates, change points, flakes."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from squall.harness.cli.campaign import Campaign, Outcome
 from squall.harness.cli.main import status_of
+from squall.harness.cli.run.campaign import Campaign, Outcome
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.synthetic.forge import forge_run, healthy

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli import bench
 from squall.harness.cli.main import status_of
+from squall.harness.cli.regression import bench
 from tests.waiting import wait_until
 
 SUITE = """\

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.cli.lab import ssh_arguments
+from squall.harness.cli.hosts.lab import ssh_arguments
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import HostPaths
 from squall.harness.hosts.network import LoopbackNetwork, process_started

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from squall.harness.cli import check
 from squall.harness.cli.main import status_of
+from squall.harness.cli.run import check
 from squall.harness.errors import USAGE_EXIT_STATUS
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import xmlschema
 
-from squall.harness.cli import campaign
 from squall.harness.cli.main import status_of
-from tests.harness.cli.test_campaign import outcome
+from squall.harness.cli.run import campaign
+from tests.harness.cli.run.test_campaign import outcome
 
 SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[2] / "nightly" / "junit.xsd")
 TWO = "scenarios: [{scenario: a, fault_free: true}, {scenario: b, fault_free: true}, {scenario: c, swarm: true}]\n"

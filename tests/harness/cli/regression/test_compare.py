@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.bench import save
 from squall.harness.cli.main import status_of
+from squall.harness.cli.regression.bench import save
 from squall.harness.cli.regression.compare import compare
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess

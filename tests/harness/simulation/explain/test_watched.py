@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.watch import WatchOptions, watch
+from squall.harness.cli.run.watch import WatchOptions, watch
 from squall.harness.errors import UsageError
 from squall.harness.simulation.explain.traced import WatchedNetwork, trace_of
 from squall.harness.simulation.explain.watched import WatchTracer, watch_seed

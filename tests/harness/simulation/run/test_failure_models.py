@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from squall.harness.cli.simulate import told
+from squall.harness.cli.simulation.simulate import told
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.results.history.history import History

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.cli.simulate import told
+from squall.harness.cli.simulation.simulate import told
 from squall.harness.errors import UsageError
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.matrix import TRIALS, Trial

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from squall.harness.cli.simulate import told
+from squall.harness.cli.simulation.simulate import told
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.observer.invariants import Observer
 from squall.harness.simulation.run.parallel import simulate_many

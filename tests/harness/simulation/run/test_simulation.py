@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.cli.simulate import told
+from squall.harness.cli.simulation.simulate import told
 from squall.harness.simulation.run.parallel import simulate_many
 from squall.harness.simulation.run.run import SimOptions, SimResult, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario

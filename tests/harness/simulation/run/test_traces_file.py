@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import squall.harness.cli.simulate as command
+import squall.harness.cli.simulation.simulate as command
 from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run.run import SimResult

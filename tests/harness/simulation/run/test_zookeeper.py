@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.cli.simulate import told
+from squall.harness.cli.simulation.simulate import told
 from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate

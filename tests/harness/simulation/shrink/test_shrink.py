@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.shrink import ShrinkOptions, shrink
+from squall.harness.cli.simulation.shrink import ShrinkOptions, shrink
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import simulate
 from squall.harness.simulation.shrink.schedule_recorder import event_count

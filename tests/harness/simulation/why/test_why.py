@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.why import WhyOptions, why
+from squall.harness.cli.simulation.why import WhyOptions, why
 from squall.harness.errors import UsageError
 from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, Simulation, what_broke

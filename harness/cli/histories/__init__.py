@@ -1,0 +1,1 @@
+"""Histories from elsewhere than a run: forged ones, and those of other tools."""

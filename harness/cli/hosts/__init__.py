@@ -1,0 +1,1 @@
+"""Commands about hosts and the clusters on them: inventory, heal, lab, cluster, faults."""

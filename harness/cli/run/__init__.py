@@ -1,0 +1,1 @@
+"""`squall run` and commands about recorded runs: plan, check, show, timeline, watch."""

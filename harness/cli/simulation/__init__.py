@@ -1,0 +1,1 @@
+"""Commands that run nodes in virtual time: simulate, shrink, why, explore, buggify, mutants."""
