@@ -77,9 +77,8 @@ def _late_leader(
     peers = [one for one in controllers if one != host]
     length = rng.uniform(1.5, 5.0)
     latency = round(log_uniform(rng, 0.05, 0.6), 6)
-    words: dict[str, object] = {
-        "fault": "slow-link", "target": host, "to": ", ".join(peers), "direction": "in", "latency": latency, "jitter": 0.0,
-    }  # fmt: skip
+    shape = {"direction": "in", "latency": latency, "jitter": 0.0}
+    words = {"fault": "slow-link", "target": host, "to": ", ".join(peers), **shape}
     yield _fault(at, "slow-link", (host, peers[0]), length, rng, words)
     stands_still = at + rng.uniform(0.1, 0.6) * length
     kind = rng.choice(("pause-controller", "pause-controller", "isolate-controller"))
