@@ -9,7 +9,7 @@ from squall.nodes.config import RACK_AWARE_SELECTOR, NodeConfig
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.metadata.snapshot_generator import SnapshotConfig
-from squall.nodes.raft.config import BATCH_BYTES_MAX, RaftConfig, Voter
+from squall.nodes.raft.config import BATCH_BYTES_MAX, FETCH_MAX_WAIT, RaftConfig, Voter
 from squall.nodes.replication.ports import ReplicationConfig
 from squall.nodes.storage.config import LOG_APPEND_TIME, LogConfig
 
@@ -30,6 +30,7 @@ def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
         election_timeout=config.controller_quorum_election_timeout_ms * MS,
         election_backoff_max=config.controller_quorum_election_backoff_max_ms * MS,
         fetch_timeout=config.controller_quorum_fetch_timeout_ms * MS,
+        fetch_max_wait=min(FETCH_MAX_WAIT, config.controller_quorum_fetch_timeout_ms * MS // 2),
         request_timeout=config.controller_quorum_request_timeout_ms * MS,
         retry_backoff=config.controller_quorum_retry_backoff_ms * MS,
         log=LogConfig(max_message_bytes=BATCH_BYTES_MAX, segment_bytes=config.metadata_log_segment_bytes),

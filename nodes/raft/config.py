@@ -16,6 +16,8 @@ TOPIC, PARTITION = METADATA_PARTITION
 TOPIC_ID = METADATA_TOPIC_ID
 
 NEVER = 2**63 - 1
+FETCH_MAX_WAIT = 500_000
+"""How long a leader may hold an empty fetch, in microseconds; Kafka's constant."""
 BATCH_BYTES_MAX = 64 << 20
 """Largest batch that the quorum itself writes. The controller bounds what one operation may write."""
 
@@ -87,8 +89,8 @@ class RaftConfig:
     """`controller.quorum.request.timeout.ms`."""
     retry_backoff: int = 20_000
     """`controller.quorum.retry.backoff.ms`: doubles with each consecutive failure."""
-    fetch_max_wait: int = 500_000
-    """How long a leader may hold an empty fetch."""
+    fetch_max_wait: int = FETCH_MAX_WAIT
+    """How long a leader may hold an empty fetch; less than the fetch timeout, or an idle quorum elects all the time."""
     fetch_max_bytes: int = 8 << 20
     snapshot_fetch_max_bytes: int = 8 << 20
     """Most bytes of a snapshot per request and per response."""

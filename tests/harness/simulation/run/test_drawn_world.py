@@ -148,6 +148,14 @@ def test_a_seed_that_left_a_consumer_at_a_follower_without_news_is_valid(scenari
     assert simulate(scenario, 504185).verdict == "valid"
 
 
+def test_a_seed_whose_idle_quorum_held_elections_without_end_is_valid(scenario: Scenario) -> None:
+    """730016: leaders held empty fetches for as long as voters waited for an answer.
+
+    No broker could register, since every new controller lets the sessions of former incarnations begin again.
+    """
+    assert simulate(scenario, 730016).verdict == "valid"
+
+
 def test_a_seed_that_lost_acknowledged_records_is_valid(scenario: Scenario) -> None:
     """502996: one power loss of two replicas, and acknowledged records were lost.
 
