@@ -25,9 +25,10 @@ The shutdown ends without a grant when `controlled.shutdown.timeout.ms` has pass
 or some broker is too far behind. It ends at once where there is nothing to hand over, because the broker never ran or
 its registration no longer exists.
 
-A broker that is told to stop while its registration is under way waits for the outcome, for a second at most. The
-marker of its clean stop would else name the epoch before, which the controller, if it has registered the broker, takes
-for an unclean stop: with eligible leader replicas a harmless restart would cost the broker its eligibility.
+A broker that is told to stop and does not know whether it is registered finds out first, for a second at most: it
+waits for the response, and asks again if there is none. The marker of its clean stop would else name the epoch before,
+which the controller, if it has registered the broker, takes for an unclean stop: with eligible leader replicas a
+harmless restart would cost the broker its eligibility.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ IMPATIENT_INTERVAL = 100_000
 REGISTRATION_PAUSE = 250_000
 OUTCOME_PATIENCE = 1_000_000
 """How long a stop waits for the outcome of a registration."""
+_OUTCOMES = (ErrorCode.NONE, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+"""What a response says definitely: this incarnation is registered, or another one is."""
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _FATAL = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -114,8 +117,10 @@ class Lifecycle:
         self._due = now
         self._give_up_at = now + config.registration_timeout
         self._shut_down_at = NEVER
+        self._may_be_registered = False
+        """A registration was sent whose outcome is not known."""
         self._waits_for_outcome = False
-        """Told to stop while a registration was under way."""
+        """Told to stop at such a time."""
 
     @property
     def serves_clients(self) -> bool:
@@ -178,8 +183,9 @@ class Lifecycle:
         """Request a controlled shutdown from the controller, from the next heartbeat on. Idempotent."""
         if self.is_pending_shutdown or self.may_close or self._waits_for_outcome:
             return
-        if self.epoch == NO_EPOCH and self._under_way:
+        if self.epoch == NO_EPOCH and self._may_be_registered:
             self._waits_for_outcome = True
+            self._due = now
             self._shut_down_at = now + OUTCOME_PATIENCE
         elif self.state is not _RUNNING or self.epoch == NO_EPOCH:
             self._shut_down("it leads nothing")
@@ -211,14 +217,17 @@ class Lifecycle:
             log_dirs=[config.directory_id],
             previous_broker_epoch=self._previous_epoch,
         )
+        self._may_be_registered = True
         self._send(request, config.session_timeout, self._registered)
 
     def _registered(self, now: int, response: Message | None) -> None:
         self._under_way = False
-        self._due = now + REGISTRATION_PAUSE
-        if isinstance(response, BrokerRegistrationResponse):
-            self._heed(now, response)
-        if self._waits_for_outcome and not self.may_close:
+        self._due = now + (IMPATIENT_INTERVAL if self._waits_for_outcome else REGISTRATION_PAUSE)
+        if not isinstance(response, BrokerRegistrationResponse):
+            return
+        self._may_be_registered = response.error_code not in _OUTCOMES
+        self._heed(now, response)
+        if self._waits_for_outcome and not self._may_be_registered and not self.may_close:
             self._shut_down("it leads nothing")
 
     def _heed(self, now: int, response: BrokerRegistrationResponse) -> None:

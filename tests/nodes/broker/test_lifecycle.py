@@ -87,12 +87,11 @@ def test_a_duplicate_waits_for_the_other_session_to_end_but_not_for_ever() -> No
     """BL-05."""
     world = World()
     request, _ = world.asked(BrokerRegistrationRequest)
-    duplicate = BrokerRegistrationResponse(error_code=int(ErrorCode.DUPLICATE_BROKER_REGISTRATION))
-    request.complete(world.now, duplicate)
+    request.complete(world.now, DUPLICATE)
     request, _ = world.asked(BrokerRegistrationRequest, after=SECOND)
     world.now += world.config.registration_timeout
     with pytest.raises(RegistrationRefused, match=r"node\.id=1: .*DUPLICATE_BROKER_REGISTRATION"):
-        request.complete(world.now, duplicate)
+        request.complete(world.now, DUPLICATE)
 
 
 def test_another_cluster_refuses_at_once() -> None:
@@ -102,17 +101,45 @@ def test_another_cluster_refuses_at_once() -> None:
         request.complete(world.now, BrokerRegistrationResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
 
 
-@pytest.mark.parametrize("answered", [True, False])
-def test_a_stop_waits_for_the_outcome_of_a_registration_that_is_under_way(answered: bool) -> None:
+DUPLICATE = BrokerRegistrationResponse(error_code=int(ErrorCode.DUPLICATE_BROKER_REGISTRATION))
+
+
+@pytest.mark.parametrize(("response", "epoch"), [(BrokerRegistrationResponse(broker_epoch=5), 5), (DUPLICATE, -1)])
+def test_a_stop_waits_for_the_outcome_of_a_registration_that_is_under_way(
+    response: BrokerRegistrationResponse, epoch: int
+) -> None:
     """EL-05: else the marker names an epoch that the controller takes for an unclean stop (seed 502996 of worlds)."""
     world = World()
     lifecycle = world.broker.lifecycle
     request, _ = world.asked(BrokerRegistrationRequest)
     world.broker.begin_shutdown(world.now)
     assert not lifecycle.may_close
-    request.complete(world.now, BrokerRegistrationResponse(broker_epoch=5) if answered else None)
+    request.complete(world.now, response)
     assert lifecycle.may_close
-    assert lifecycle.clean_epoch == (5 if answered else -1)
+    assert lifecycle.clean_epoch == epoch
+
+
+@pytest.mark.parametrize("stops_first", [True, False])
+@pytest.mark.parametrize(
+    "response", [None, BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))], ids=["none", "resigned"]
+)
+def test_a_stop_asks_again_where_the_outcome_of_a_registration_is_unknown(
+    stops_first: bool, response: BrokerRegistrationResponse | None
+) -> None:
+    """EL-05: the controller resigned after it had written the registration, which its successor committed."""
+    world = World()
+    lifecycle = world.broker.lifecycle
+    request, _ = world.asked(BrokerRegistrationRequest)
+    if stops_first:
+        world.broker.begin_shutdown(world.now)
+    request.complete(world.now, response)
+    if not stops_first:
+        world.broker.begin_shutdown(world.now)
+    assert not lifecycle.may_close
+    request, again = world.asked(BrokerRegistrationRequest, after=SECOND // 4)
+    assert again.incarnation_id == lifecycle.incarnation_id
+    request.complete(world.now, BrokerRegistrationResponse(broker_epoch=5))
+    assert lifecycle.may_close and lifecycle.clean_epoch == 5
 
 
 def test_it_waits_a_second_at_most() -> None:
