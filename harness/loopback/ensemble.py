@@ -10,6 +10,7 @@ Every process ends with the ensemble; files are temporary.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -31,6 +32,7 @@ READY_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.05
 STOP_TIMEOUT_S = 10.0
 LOG_SHOWN = 2000
+_RECEIVED = re.compile(r"^Received: (\d+)$", re.MULTILINE)
 
 
 class ServerProcess:
@@ -157,6 +159,11 @@ class Ensemble:
                 if one.pid is None or time.monotonic() > deadline:
                     raise ClusterTrouble(f"ZooKeeper server {one.server.number} does not serve\n{self.logs()}")
                 time.sleep(LOOK_EVERY_S)
+
+    def received(self) -> int:
+        """The number of packets that all servers have received so far; a server that does not respond counts none."""
+        found = (_RECEIVED.search(four_letters(one, "srvr")) for one in self.addresses)
+        return sum(int(one[1]) for one in found if one is not None)
 
     def logs(self) -> str:
         return "\n".join(f"--- server {one.server.number}\n{one.log[-LOG_SHOWN:]}" for one in self.servers)

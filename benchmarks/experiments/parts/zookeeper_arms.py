@@ -37,7 +37,7 @@ FIRST, SECOND = 100, 101
 """Broker ids of the processes that may be the controller."""
 IN_FLIGHT = 10
 """Requests to ZooKeeper that are unanswered at a time; Kafka's default."""
-QUIET_S, SHORT_QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 1.0, 10.0
+QUIET_S, SHORT_QUIET_S, QUIET_S_OF_A_MILLION = 2.0, 0.5, 10.0
 """The controller has ended its work when it has sent nothing for so long; collecting garbage takes longer with more."""
 POLL_S = 0.02
 ROUND_TRIPS = 200
@@ -187,17 +187,17 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         await _heard(stubs, 0.0, course.patience_s)
         second.start()
         await _logged(second, second.texts.started, course.patience_s)
-        await quiet(stubs, course.quiet_s, course.patience_s)
+        await _quiet(ensemble, stubs, course)
         say("brokers leave")
         leavers = stubs[:: BROKERS // (WARM_UPS + ROUNDS_AT_MOST)][: course.warm_ups + course.rounds]
         for number, stub in enumerate(leavers):
-            await _shut_down(first, stub, stubs, arm, course, counts=number >= course.warm_ups)
+            await _shut_down(ensemble, first, stub, stubs, arm, course, counts=number >= course.warm_ups)
         arm.memory |= {"controller": first.resident, "ZooKeeper": ensemble.servers[0].resident}
         if not course.is_short:
             say("a broker is killed")
-            await _lose_a_broker(stubs, arm, course)
+            await _lose_a_broker(ensemble, stubs, arm, course)
         say("the controller is killed")
-        await _fail_over(first, second, stubs, arm, course)
+        await _fail_over(ensemble, first, second, stubs, arm, course)
     except BaseException:
         say("\n".join(one.end_of_log() for one in controllers))
         raise
@@ -207,7 +207,13 @@ async def _measure(ensemble: Ensemble, controllers: Sequence[ElectedProcess], ar
         client.close()
 
 
+async def _quiet(ensemble: Ensemble, stubs: Sequence[ZookeeperStub], course: _Course) -> float:
+    """Wait until the controller has ended its work. Returns when a broker last heard from it."""
+    return await quiet(stubs, ensemble.received, course.quiet_s, course.patience_s)
+
+
 async def _shut_down(
+    ensemble: Ensemble,
     controller: ElectedProcess,
     stub: ZookeeperStub,
     stubs: list[ZookeeperStub],
@@ -220,26 +226,31 @@ async def _shut_down(
     remaining = await request_shutdown(controller.address, stub, course.patience_s)
     answered = time.monotonic() - began
     assert remaining == 0, f"broker {stub.broker} still leads {remaining} topic-partitions"
-    applied = await quiet(stubs, course.quiet_s, course.patience_s) - began
+    applied = await _quiet(ensemble, stubs, course) - began
     if counts:
         arm.answered.append(answered)
         arm.applied.append(max(answered, applied))
     await stub.leave()
     stubs.remove(stub)
     await stub.close()
-    await quiet(stubs, course.quiet_s, course.patience_s)
+    await _quiet(ensemble, stubs, course)
 
 
-async def _lose_a_broker(stubs: list[ZookeeperStub], arm: Arm, course: _Course) -> None:
+async def _lose_a_broker(ensemble: Ensemble, stubs: list[ZookeeperStub], arm: Arm, course: _Course) -> None:
     victim = next(one for one in stubs if one.broker == KILLED)
     stubs.remove(victim)
     killed = await victim.kill()
     arm.broker_failure_detected = await _heard(stubs, killed, course.patience_s) - killed
-    arm.broker_failure = await quiet(stubs, course.quiet_s, course.patience_s) - killed
+    arm.broker_failure = await _quiet(ensemble, stubs, course) - killed
 
 
 async def _fail_over(
-    old: ElectedProcess, new: ElectedProcess, stubs: list[ZookeeperStub], arm: Arm, course: _Course
+    ensemble: Ensemble,
+    old: ElectedProcess,
+    new: ElectedProcess,
+    stubs: list[ZookeeperStub],
+    arm: Arm,
+    course: _Course,
 ) -> None:
     killed = old.kill()
     at = await _logged(new, new.texts.elected, course.patience_s, since=killed)
@@ -255,7 +266,7 @@ async def _fail_over(
         arm.stages[stage] = ended - at
         at = ended
     arm.failover = at - killed
-    applied = await quiet(stubs, course.quiet_s, course.patience_s)
+    applied = await _quiet(ensemble, stubs, course)
     arm.stages["sent to every broker"] = max(applied - at, 0.0)
     arm.failover_applied = max(applied, at) - killed
 

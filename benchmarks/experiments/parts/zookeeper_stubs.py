@@ -13,7 +13,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from squall.benchmarks.experiments.parts import ephemeral
@@ -26,6 +26,8 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 _ALL_WELL = {LEADER_AND_ISR: b"\0\0\1\0", STOP_REPLICA: b"\0\0\1\0", UPDATE_METADATA: b"\0\0\0"}
 """Bodies of the responses in the newest versions: no error, an empty array where there is one, no tagged fields."""
 READ_LIMIT = 1 << 20
+LOOK_EVERY_S, FEW_PACKETS = 0.1, 10
+"""How often it is looked whether the controller works, and how many packets to ZooKeeper are no work."""
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
@@ -210,12 +212,21 @@ def _varint(content: bytes) -> int:
     return value
 
 
-async def quiet(stubs: list[ZookeeperStub], seconds: float, timeout_s: float) -> float:
-    """Wait until no stub has been sent anything for so long, from now on. Returns when the last one was."""
-    began = time.monotonic()
+async def quiet(stubs: Sequence[ZookeeperStub], received: Callable[[], int], seconds: float, timeout_s: float) -> float:
+    """Wait until the controller has sent nothing for so long, from now on. Returns when a stub was last sent something.
+
+    `received` counts what ZooKeeper has received: a controller that reads many states sends nothing to brokers
+    meanwhile. Pings, and what this process itself asks, are few.
+    """
+    began = busy_at = time.monotonic()
+    before = await asyncio.to_thread(received)
     while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        now, after = time.monotonic(), await asyncio.to_thread(received)
+        if after - before > FEW_PACKETS:
+            busy_at = now
+        before = after
         last = max(one.heard_at for one in stubs)
-        if time.monotonic() > max(last, began) + seconds:
+        if now > max(last, busy_at) + seconds:
             return last
-        assert time.monotonic() < began + timeout_s, f"the controller still sends requests after {timeout_s:.0f} s"
-        await asyncio.sleep(0.05)
+        assert now < began + timeout_s, f"the controller still sends requests after {timeout_s:.0f} s"

@@ -103,21 +103,23 @@ def _unaware_leader(
     sources = ", ".join(one for one in controllers if one != host) or host
     hold = {"fault": "rpc-hold", "api": "Fetch", "direction": "request", "from": host, "to": sources}
     yield _fault(at, "rpc-hold", (host,), length, rng, hold)
+    begun = at + rng.uniform(0.1, 0.4) * length
+    if switched and rng.random() < 0.6:
+        off = max(0.2, at - rng.uniform(0.0, 1.5))
+        yield _fault(off, rng.choice(list(SWITCHES)), (brokers[0],), begun - off, rng, {})
     for _ in range(rng.randint(1, 2)):
         kind = rng.choice(CHANGES)
         words = operation_words(kind, host, rng, len(brokers), topics)
-        yield _fault(at + rng.uniform(0.0, 0.4) * length, kind, (host,), rng.uniform(0.3, 1.2) * length, rng, words)
-    if switched and rng.random() < 0.6:
-        off = max(0.2, at - rng.uniform(0.0, 1.5))
-        on = at + rng.uniform(0.05, 0.4) * length
-        yield _fault(off, rng.choice(list(SWITCHES)), (brokers[0],), on - off, rng, {})
+        yield _fault(rng.uniform(at, begun), kind, (host,), rng.uniform(0.5, 1.5) * length, rng, words)
+    share = rng.choice((0.5, 1.0))
     for one in brokers:
-        if one != host and rng.random() < 0.7:
-            yield _stop(rng, rng.choice(STOPS), one, at + rng.uniform(0.1, 0.5) * length, length, brokers, controllers)
+        if one != host and rng.random() < share:
+            yield _stop(
+                rng, rng.choice(STOPS), one, begun + rng.uniform(0.0, 0.2) * length, length, brokers, controllers
+            )
     if rng.random() < 0.8:
-        yield _stop(
-            rng, rng.choice(LAST_STOPS), host, at + rng.uniform(0.5, 1.1) * length, length, brokers, controllers
-        )
+        stops = at + rng.uniform(0.6, 1.1) * length
+        yield _stop(rng, rng.choice(LAST_STOPS), host, stops, length, brokers, controllers)
 
 
 def _stop(
@@ -129,9 +131,8 @@ def _stop(
     brokers: tuple[str, ...],
     controllers: tuple[str, ...],
 ) -> SwarmFault:
-    return _fault(
-        at, kind, (host,), log_uniform(rng, 0.3, length), rng, draw_words(kind, (host,), rng, brokers, controllers)
-    )
+    words = draw_words(kind, (host,), rng, brokers, controllers)
+    return _fault(at, kind, (host,), log_uniform(rng, 0.5, length), rng, words)
 
 
 def _fault(

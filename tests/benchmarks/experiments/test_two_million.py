@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from xml.etree import ElementTree
@@ -9,11 +10,12 @@ from xml.etree import ElementTree
 import pytest
 
 from squall.benchmarks.experiments import two_million
+from squall.benchmarks.experiments.parts import zookeeper_stubs
 from squall.benchmarks.experiments.parts.bar_chart import Bar, Panel, bar_chart
 from squall.benchmarks.experiments.parts.kafka_controllers import as_newest, is_known
 from squall.benchmarks.experiments.parts.quorum_arms import KAFKA_QUORUMS
 from squall.benchmarks.experiments.parts.zookeeper_arms import DEFAULTS, KAFKAS_ZOOKEEPER, Conditions
-from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, _parts
+from squall.benchmarks.experiments.parts.zookeeper_stubs import Layout, ZookeeperStub, _parts
 from squall.benchmarks.experiments.two_million import (
     BYTES_WITHOUT_PARTITIONS,
     SYSTEMS,
@@ -72,6 +74,24 @@ def test_a_topic_is_written_in_transactions_with_its_state_as_kafka_keeps_it() -
     assert (state["leader"], state["isr"]) == (29, [29, 0, 1])
     assert len(contents) == 2 + 2 * 200
     assert max(len(part) for part in _parts(first, numbers, layout)) <= 1_001
+
+
+@pytest.mark.parametrize(("packets_a_look", "waits_for_them"), [(50, True), (2, False)])
+def test_a_controller_that_reads_is_not_quiet_though_brokers_hear_nothing(
+    monkeypatch: pytest.MonkeyPatch, packets_a_look: int, waits_for_them: bool
+) -> None:
+    """It reads for seconds before it sends; a few packets are pings."""
+    monkeypatch.setattr(zookeeper_stubs, "LOOK_EVERY_S", 0.001)
+    stub = ZookeeperStub(1, None, heard_at=3.0)  # type: ignore[arg-type]  # it asks nothing
+    looks = 0
+
+    def received() -> int:
+        nonlocal looks
+        looks += 1
+        return min(looks, 60) * packets_a_look
+
+    assert asyncio.run(zookeeper_stubs.quiet([stub], received, seconds=0.02, timeout_s=20)) == 3.0
+    assert (looks >= 60) == waits_for_them
 
 
 def test_ratios_must_reach_the_published_ones_only_where_there_are_many_topic_partitions() -> None:

@@ -91,6 +91,13 @@ def kazoo(single: Ensemble) -> Iterator[KazooClient]:
     client.close()
 
 
+def test_an_ensemble_tells_how_many_packets_it_has_received(single: Ensemble, kazoo: KazooClient) -> None:
+    before = single.received()
+    for _ in range(50):
+        kazoo.exists("/")
+    assert before + 50 <= single.received() < before + 100
+
+
 def test_what_one_client_writes_another_reads(single: Ensemble, kazoo: KazooClient) -> None:
     async def steps(user: User, _: User) -> None:
         assert (await user.do(Create("/written", b"ours"))).path == "/written"
