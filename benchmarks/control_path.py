@@ -63,6 +63,7 @@ PROPERTIES = {
     "broker.heartbeat.interval.ms": "20",
     "broker.session.timeout.ms": "9000",
     "replica.lag.time.max.ms": "250",
+    "replica.fetch.wait.max.ms": "200",
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
     "log.retention.check.interval.ms": "1000",

@@ -170,6 +170,10 @@ REFUSALS = {
         BROKER | {"broker.heartbeat.interval.ms": "9000"},
         "must be below broker.session.timeout.ms (9000)",
     ),
+    "fetches held until the follower lags": (
+        BROKER | {"replica.lag.time.max.ms": "499"},
+        "must be at most replica.lag.time.max.ms (499)",
+    ),
 }
 
 
