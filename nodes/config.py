@@ -725,8 +725,8 @@ class _Agreement:
         if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
             raise self._refuse(
                 "replica.fetch.wait.max.ms",
-                f"must be at most replica.lag.time.max.ms ({config.replica_lag_time_max_ms}): a follower whose fetch is "
-                "held for longer leaves the ISR",
+                f"must be at most replica.lag.time.max.ms ({config.replica_lag_time_max_ms}): a follower whose fetch "
+                "is held for longer leaves the ISR",
             )
         if config.metadata_log_dir and config.metadata_log_dir != config.log_dirs:
             raise self._refuse("metadata.log.dir", "must equal log.dirs: this node keeps all its logs in one directory")
