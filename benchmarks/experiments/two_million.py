@@ -5,7 +5,8 @@ Systems with the same number of topic-partitions, each of three replicas over th
 
 * Apache Kafka 3.9.2 with its own ZooKeeper controller, on one real ZooKeeper server of the version it comes with;
 * Apache Kafka 3.9.2 and 4.4.0 with their own quorums of three controllers;
-* Squall's own ZooKeeper controller, on such a server, with Kafka's ten requests at a time;
+* Squall's own ZooKeeper controller, on such a server, with Kafka's ten requests at a time, and with one as before
+  Kafka 1.1;
 * Squall's quorum of three controllers.
 
 Measured are a broker's controlled shutdown, until the controller responds and until every broker that lives has the
@@ -243,6 +244,7 @@ SYSTEMS: dict[str, System] = {
     "kafka-zookeeper": System(with_kafka, 14_000),
     **{f"{one}-quorum": System(_without_zookeeper(partial(with_kafkas_quorum, one)), 4_500) for one in KAFKA_QUORUMS},
     "squall-zookeeper": System(with_our_controller, 7_000),
+    "squall-zookeeper-sync": System(partial(with_our_controller, in_flight=1), 7_000),
     "squall-quorum": System(_without_zookeeper(with_quorum), 1_200),
 }
 """By the name that `--system` takes; the first is what the quorums are compared with."""
