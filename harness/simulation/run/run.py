@@ -41,7 +41,13 @@ from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.buggified import buggified, buggify_words
 from squall.harness.simulation.run.collector import without_collector
-from squall.harness.simulation.run.drawn_world import WORLDS, draw_world, switches_features, world_lines
+from squall.harness.simulation.run.drawn_world import (
+    ELIGIBLE_LEADERS,
+    WORLDS,
+    draw_world,
+    switches_features,
+    world_lines,
+)
 from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
@@ -414,7 +420,8 @@ class Simulation:
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 if self.moments is not None:
                     faults += draw_patterns(seed, *nodes, load)
-                    faults += draw_outdated(seed, *nodes, load, operated, switched=switched)
+                    may_switch = self.scenario.cluster.config.get(ELIGIBLE_LEADERS) == 1
+                    faults += draw_outdated(seed, *nodes, load, operated, switched=may_switch)
                 return sorted(faults, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)

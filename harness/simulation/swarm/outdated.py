@@ -25,7 +25,7 @@ from squall.harness.simulation.swarm.kinds import SWITCHES
 LATE_LEADERS: Final = 0.2
 UNAWARE_LEADERS: Final = 0.25
 """The shares of seeds that have these situations."""
-CHANGES: Final = ("alter-config", "alter-config", "reassign", "elect-leaders")
+CHANGES: Final = (*("alter-config",) * 4, "reassign", "elect-leaders")
 STOPS: Final = ("pause-broker", "pause-broker", "isolate-broker", "crash-broker")
 LAST_STOPS: Final = ("crash-broker", "crash-broker", "power-loss-broker", "pause-broker")
 
@@ -41,8 +41,8 @@ def draw_outdated(
 ) -> list[SwarmFault]:
     """Draw this seed's situations, in order of time; all end before `load` seconds have passed.
 
-    `operated` are the topics, with their min ISR, that operators may change; `switched` tells whether they also switch
-    features.
+    `operated` are the topics, with their min ISR, that operators may change; `switched` tells whether they may also
+    switch features.
     """
 
     def late(rng: Random, at: float) -> Iterator[SwarmFault]:
