@@ -1,4 +1,4 @@
-"""Paths as commands print them, and names of files that a command writes unless it is told a name."""
+"""Paths as commands print them, and names for files that a command writes where the user names none."""
 
 from __future__ import annotations
 

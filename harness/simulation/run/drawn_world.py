@@ -83,9 +83,14 @@ def _with_larger(settings: Mapping[str, str | int | float | bool], name: str, le
     return {key: max(int(value), least) if key == name else value for key, value in settings.items()}
 
 
+def keeps_eligible_leaders(scenario: Scenario) -> bool:
+    """Return whether the scenario's settings keep eligible leader replicas from the start."""
+    return scenario.cluster.config.get(ELIGIBLE_LEADERS) == 1
+
+
 def switches_features(scenario: Scenario, seed: int) -> bool:
     """Return whether operators also switch eligible leader replicas off and on in this seed's world."""
-    keeps = scenario.cluster.config.get(ELIGIBLE_LEADERS) == 1
+    keeps = keeps_eligible_leaders(scenario)
     return scenario.swarm == WORLDS and keeps and Random(f"{seed}/world/switches").random() < 0.25
 
 

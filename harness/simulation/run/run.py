@@ -42,9 +42,9 @@ from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.buggified import buggified, buggify_words
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import (
-    ELIGIBLE_LEADERS,
     WORLDS,
     draw_world,
+    keeps_eligible_leaders,
     switches_features,
     world_lines,
 )
@@ -420,8 +420,8 @@ class Simulation:
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 if self.moments is not None:
                     faults += draw_patterns(seed, *nodes, load)
-                    may_switch = self.scenario.cluster.config.get(ELIGIBLE_LEADERS) == 1
-                    faults += draw_outdated(seed, *nodes, load, operated, switched=may_switch)
+                    switchable = keeps_eligible_leaders(self.scenario)
+                    faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
                 return sorted(faults, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)

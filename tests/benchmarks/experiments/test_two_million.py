@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -189,6 +190,17 @@ def check_arm(found: Arm) -> None:
     assert 0 < found.answered[0] <= found.applied[0]
     assert 0 < found.detected <= found.failover <= found.failover_applied
     assert all(seconds >= 0 for seconds in found.stages.values())
+
+
+def test_a_controller_away_from_zookeeper_shows_its_round_trip_and_is_compared_with_no_quorum() -> None:
+    """HX-13: no quorum's way is lengthened."""
+    quorum = replace(arm("d", 10_000, 2.0, 5.0), has_quorum=True)
+    near = arm(KAFKAS_ZOOKEEPER, 10_000, 4.0, 20.0)
+    away = replace(near, is_away=True, round_trips=[0.0015, 0.0014, 0.9])
+    assert list(comparisons([near, quorum])) and not list(comparisons([away, quorum]))
+    shown = {one.name.strip(): one.measured for one in figures_of(away)}
+    assert shown["round trip from the controller to ZooKeeper"] == 0.0015
+    assert not any("round trip" in one.name for one in figures_of(quorum))
 
 
 def test_the_real_thing_is_measured_on_both_sides() -> None:
