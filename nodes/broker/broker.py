@@ -91,7 +91,9 @@ class Broker:
         self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch, buggify=buggify)
         self.observer = make_source(self.image)
         self._history: MetadataDelta | None = MetadataDelta()
-        self._applied_offset, self._has_strays = -1, False
+        self._applied_offset = -1
+        self._may_have_strays = True
+        """Whether logs that no topic-partition has claimed are still to be put aside."""
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
         self._metadata = MetadataApi(config, self.image, lambda: self.observer.controller_id)
@@ -225,7 +227,7 @@ class Broker:
     def _begin_if_caught_up(self, now: int) -> None:
         if self._history is not None and self.lifecycle.is_caught_up:
             history, self._history = self._history, None
-            self._applied_offset, self._has_strays = -1, self.observer.names_all
+            self._applied_offset = -1
             self.replicas.apply(now, history)
             self._applied(now)
 
@@ -234,8 +236,8 @@ class Broker:
         if self.replicas.is_busy:
             return
         self._applied_offset = self.image.last_offset
-        if self._has_strays:
-            self._has_strays = False
+        if self._may_have_strays and self._history is None and self.observer.names_all:
+            self._may_have_strays = False
             self.replicas.retire_strays()
         self.lifecycle.metadata_applied(now)
 

@@ -19,7 +19,7 @@ class MetadataSource(Protocol):
     last_applied_ms: int
     """The time of the newest change, -1 if unknown."""
     names_all: bool
-    """Whether this broker's registration comes with all of its topic-partitions: logs of others are strays then."""
+    """Whether what has been applied names all topic-partitions of this broker: logs of others are strays then."""
 
     controller_id: int | None
     """The controller that clients are to be given, -1 if none is known; None if any broker will do."""

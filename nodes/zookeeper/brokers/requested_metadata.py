@@ -7,10 +7,10 @@
 The image takes the newer of two states of a topic-partition, by leader epoch and then partition epoch; equal and older
 ones change nothing. So it does not matter in which order requests arrive.
 
-A broker begins to act when the image has its own registration. Our controller's first request to it is a *full*
-LeaderAndIsr, which names all of its topic-partitions: then logs that no topic-partition has claimed are strays. Apache
-Kafka's sends none that is full, and what it names comes in several requests. So any request of a controller registers
-the broker, and only a full one tells strays (`names_all`).
+A broker begins to act when the image has its own registration. Our controller ends the topic-partitions that a broker
+gets first with a *full* LeaderAndIsr: now all have been named, and logs that no topic-partition has claimed are strays.
+Apache Kafka's controller sends none that is full. So any request of a controller registers the broker, and only a full
+one tells strays (`names_all`).
 
 Requests are numbered, and the number stands for the offset up to which a broker with a quorum has applied the log.
 """

@@ -3,14 +3,15 @@
 LeaderAndIsr goes to replicas, UpdateMetadata to all brokers, StopReplica to replicas that are to stop; each broker gets
 them in this order. Who gets what is decided here only.
 
-A broker bounds the items of a request (`node/channels.py`), so an UpdateMetadata of many topic-partitions is sent as
-several. Each says something of other topic-partitions, and a broker keeps what it has heard of the rest. LeaderAndIsr
-is not divided: a full one names all topic-partitions of a broker.
+A broker bounds the items of a request (`node/channels.py`), so one of many topic-partitions is sent as several. Each
+says something of other topic-partitions, and a broker keeps what it has heard of the rest. If a broker must learn which
+are all of its topic-partitions, the last of its LeaderAndIsr is a full one: with it, all of them have been named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from squall.nodes.protocol.messages.leader_and_isr import (
     FULL,
@@ -45,8 +46,9 @@ WITHOUT_PAUSE = 20_000
 """Topic-partitions, or replicas, that a procedure works on in one turn: a tenth of a second."""
 Steps = Generator[Sequence[Operation], list[SessionResponse], None]
 States = Generator[Sequence[Operation], list[SessionResponse], list[list[UpdateMetadataTopicState]]]
-ITEMS_OF_AN_UPDATE = 60_000
-"""Items of arrays in the topic-partitions of one UpdateMetadata; half of what a broker takes."""
+ITEMS_OF_A_REQUEST = 60_000
+"""Items of arrays in the topic-partitions of one request; half of what a broker takes."""
+Key = TypeVar("Key")
 
 
 class RequestBatch:
@@ -112,7 +114,8 @@ class RequestBatch:
         count = 0
         for broker, states in self._leader_and_isr.items():
             if (known := self._context.brokers.get(broker)) is not None:
-                self._queues.put(broker, self._leader_and_isr_request(broker, known.epoch, states))
+                for request in self._leader_and_isr_requests(broker, known.epoch, states):
+                    self._queues.put(broker, request)
             count += len(states)
             if count >= WITHOUT_PAUSE:
                 count = 0
@@ -124,16 +127,35 @@ class RequestBatch:
                     self._queues.put(broker, self._update_metadata_request(known.epoch, topic_states))
         for broker, stops in self._stop.items():
             if (known := self._context.brokers.get(broker)) is not None:
-                self._queues.put(broker, self._stop_request(known.epoch, stops), self._after_stop(broker, stops))
+                for part in divided(stops, lambda _: 1):
+                    self._queues.put(
+                        broker, self._stop_request(known.epoch, stops, part), self._after_stop(broker, stops, part)
+                    )
         self._clear()
 
-    def _leader_and_isr_request(
+    def _leader_and_isr_requests(
         self, broker: int, epoch: int, states: dict[TopicPartition, bool]
+    ) -> Iterator[LeaderAndIsrRequest]:
+        parts = list(divided(states, self._items_of))
+        for number, part in enumerate(parts, start=1):
+            kind = FULL if broker in self._full and number == len(parts) else INCREMENTAL
+            yield self._leader_and_isr_request(kind, epoch, states, part)
+
+    def _items_of(self, key: TopicPartition) -> int:
+        topic, number = key
+        state, assignment = self._context.states.get(key), self._context.assignments.get(topic, {}).get(number)
+        if state is None or assignment is None:
+            return 0
+        moves = len(assignment.adding) + len(assignment.removing)
+        return 1 + len(state.isr) + len(assignment.replicas) + moves
+
+    def _leader_and_isr_request(
+        self, kind: int, epoch: int, states: dict[TopicPartition, bool], keys: Sequence[TopicPartition]
     ) -> LeaderAndIsrRequest:
         context = self._context
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
-        for (topic, number), is_new in states.items():
+        for topic, number in keys:
             state, assignment = context.states.get((topic, number)), context.assignments.get(topic, {}).get(number)
             if state is None or assignment is None:
                 continue
@@ -150,14 +172,14 @@ class RequestBatch:
                     replicas=list(assignment.replicas),
                     adding_replicas=list(assignment.adding),
                     removing_replicas=list(assignment.removing),
-                    is_new=is_new,
+                    is_new=states[topic, number],
                 )
             )
         return LeaderAndIsrRequest(
             controller_id=self._node,
             controller_epoch=context.epoch,
             broker_epoch=epoch,
-            type=FULL if broker in self._full else INCREMENTAL,
+            type=kind,
             topic_states=list(topics.values()),
             live_leaders=self._live_leaders(leaders),
         )
@@ -188,7 +210,7 @@ class RequestBatch:
             gone = context.is_being_deleted(topic)
             offline = [one for one in replicas if not context.is_online(one)]
             own = 1 + len(state.isr) + len(replicas) + len(offline)
-            if items + own > ITEMS_OF_AN_UPDATE and items:
+            if items + own > ITEMS_OF_A_REQUEST and items:
                 topics, items = {}, 0
                 parts.append(topics)
             items += own
@@ -224,16 +246,18 @@ class RequestBatch:
             ],
         )  # fmt: skip
 
-    def _stop_request(self, epoch: int, stops: dict[TopicPartition, bool]) -> StopReplicaRequest:
+    def _stop_request(
+        self, epoch: int, stops: dict[TopicPartition, bool], keys: Sequence[TopicPartition]
+    ) -> StopReplicaRequest:
         context = self._context
         topics: dict[str, StopReplicaTopicState] = {}
-        for (topic, number), delete in stops.items():
+        for topic, number in keys:
             state = context.states.get((topic, number))
             leader_epoch = -1 if state is None else state.leader_epoch
             if context.is_being_deleted(topic):
                 leader_epoch = EPOCH_DURING_DELETE
             part = topics.setdefault(topic, StopReplicaTopicState(topic))
-            part.partition_states.append(StopReplicaPartitionState(number, leader_epoch, delete))
+            part.partition_states.append(StopReplicaPartitionState(number, leader_epoch, stops[topic, number]))
         return StopReplicaRequest(
             controller_id=self._node,
             controller_epoch=context.epoch,
@@ -241,15 +265,31 @@ class RequestBatch:
             topic_states=list(topics.values()),
         )
 
-    def _after_stop(self, broker: int, stops: dict[TopicPartition, bool]) -> Answered | None:
+    def _after_stop(
+        self, broker: int, stops: dict[TopicPartition, bool], keys: Sequence[TopicPartition]
+    ) -> Answered | None:
         stopped = self._stopped
-        if stopped is None or not any(stops.values()):
+        deleted = [key for key in keys if stops[key]]
+        if stopped is None or not deleted:
             return None
 
         def answered(now: int, response: object) -> None:
             error = int(getattr(response, "error_code", 0))
-            for (topic, number), delete in stops.items():
-                if delete:
-                    stopped(now, (topic, number, broker), error)
+            for topic, number in deleted:
+                stopped(now, (topic, number, broker), error)
 
         return answered
+
+
+def divided(keys: Iterable[Key], items: Callable[[Key], int]) -> Iterator[list[Key]]:
+    """Divide keys into lists of at most `ITEMS_OF_A_REQUEST` items, or of one key: one list at least, perhaps empty."""
+    part: list[Key] = []
+    size = 0
+    for key in keys:
+        own = items(key)
+        if part and size + own > ITEMS_OF_A_REQUEST:
+            yield part
+            part, size = [], 0
+        part.append(key)
+        size += own
+    yield part

@@ -11,7 +11,7 @@ from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.config import BrokerConfig, TopicDefaults
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.buggify import OFF, Buggify
-from squall.nodes.metadata.image import Endpoint
+from squall.nodes.metadata.image import Endpoint, MetadataImage
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
@@ -91,6 +91,8 @@ class World:
         self.now = 1000 * SECOND
         self.mutants = mutants
         self.buggify = buggify
+        self.names_all = True
+        """What the source of metadata says of itself in the next incarnation."""
         self.log = MetadataLog()
         self.disk = disk or SimDisk(Random(1))
         self.outgoing: list[OutboundRequest] = []
@@ -106,10 +108,15 @@ class World:
 
     def _make(self) -> Broker:
         return Broker(
-            self.config, lambda image: MetadataObserver(OWN, self.log, image, NullTrace()),
+            self.config, self._source,
             disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now,
             mutants=self.mutants, buggify=self.buggify,
         )  # fmt: skip
+
+    def _source(self, image: MetadataImage) -> MetadataObserver:
+        source = MetadataObserver(OWN, self.log, image, NullTrace())
+        source.names_all = self.names_all
+        return source
 
     def restart(self) -> None:
         """Close the broker cleanly and start another incarnation on its files, up to its registration."""

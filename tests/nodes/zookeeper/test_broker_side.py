@@ -37,6 +37,7 @@ from squall.nodes.protocol.messages.controlled_shutdown import (
 from squall.nodes.protocol.messages.leader_and_isr import (
     FULL,
     INCREMENTAL,
+    UNKNOWN,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -310,12 +311,25 @@ def test_a_full_request_begins_and_names_this_brokers_registration(side: BrokerS
     assert side.error() == 0
 
 
-@pytest.mark.parametrize("api", ["UpdateMetadata", "LeaderAndIsr"])
-def test_apache_kafkas_requests_begin_too_and_tell_no_strays(side: BrokerSide, api: str) -> None:
+@pytest.mark.parametrize("kind", [None, UNKNOWN, INCREMENTAL])
+def test_apache_kafkas_requests_begin_too_and_tell_no_strays(side: BrokerSide, kind: int | None) -> None:
     """Its ZooKeeper controller sends no full request: what a broker has may come in several."""
-    side.obey(update() if api == "UpdateMetadata" else orders([state_of(OWN, 4, 8, (1,))], kind=INCREMENTAL))
+    side.obey(update() if kind is None else orders([state_of(OWN, 4, 8, (1,))], kind=kind))
     assert side.image.brokers[OWN].epoch == 99 and side.image.last_offset >= 99
     assert not side.source.names_all
+
+
+def test_the_types_of_a_request_are_those_of_apache_kafka() -> None:
+    """ZK-06: read otherwise, its first incremental request would have our logs put aside."""
+    assert (UNKNOWN, INCREMENTAL, FULL) == (0, 1, 2)
+
+
+def test_the_last_of_several_requests_tells_that_all_are_named(side: BrokerSide) -> None:
+    """ZK-06: our controller divides what it has to say of many topic-partitions."""
+    side.obey(orders([state_of(OWN, 4, 8, (1,))], kind=INCREMENTAL))
+    assert side.image.brokers[OWN].epoch == 99 and not side.source.names_all
+    side.obey(orders([], kind=FULL))
+    assert side.source.names_all and side.image.brokers[OWN].epoch == 99
 
 
 def test_clients_are_given_the_controller_that_sent_last(side: BrokerSide) -> None:

@@ -164,6 +164,20 @@ def test_a_log_nobody_claims_is_put_aside_not_deleted(world: World) -> None:
     assert world.disk.exists("t-0" + STRAY)
 
 
+def test_a_log_nobody_claims_stays_until_all_topic_partitions_are_named(world: World) -> None:
+    """ZK-06: a ZooKeeper-era controller may name them in several requests; the next may name this one."""
+    world.create("t", replicas=(1,))
+    world.produce()
+    world.log.commit(RemoveTopicRecord(topic_id("t")))
+    world.names_all = False
+    world.restart()
+    world.run()
+    assert world.disk.exists("t-0")
+    world.broker.observer.names_all = True
+    world.create("another", replicas=(1,))
+    assert not world.disk.exists("t-0") and world.disk.exists("t-0" + STRAY)
+
+
 # -- ISR proposals -------------------------------------------------------------------------------------------------
 
 
