@@ -12,7 +12,7 @@ UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/no
 	$(filter-out tests/nemesis/agent/% tests/workloads/clients/%,$(shell find tests/nemesis tests/workloads -name 'test_*.py')) \
 	tests/results/history/test_history.py tests/results/history/test_parquet_files.py tests/results/report/test_render.py \
 	tests/results/verdict/test_required.py tests/results/history/test_segments.py tests/results/history/test_store.py \
-	tests/harness/cli/regression/test_bench.py tests/harness/cli/run/test_campaign.py tests/harness/cli/test_cli.py \
+	tests/harness/cli/figures/test_bench.py tests/harness/cli/run/test_campaign.py tests/harness/cli/test_cli.py \
 	tests/harness/terminal/test_display.py tests/harness/run/test_dry_run.py tests/harness/scenario/test_faults.py \
 	tests/harness/cli/test_help.py tests/harness/cli/test_hostile_input.py tests/harness/scenario/test_included_suites.py \
 	tests/harness/scenario/test_inventory.py tests/harness/scenario/test_named_suites.py tests/harness/scenario/test_plan.py \

@@ -10,7 +10,7 @@ import pytest
 
 from squall.benchmarks.experiments import hops, last_replica_standing, sources
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.regression.bench import draw, measure, names, rule
+from squall.harness.cli.figures.bench import draw, measure, names, rule
 from squall.harness.errors import UsageError
 from squall.nodes.protocol.messages import ApiKey
 

@@ -15,7 +15,7 @@ import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.cli.main import status_of
-from squall.harness.cli.regression import bench
+from squall.harness.cli.figures import bench
 from tests.waiting import wait_until
 
 SUITE = """\

@@ -50,7 +50,7 @@ def bench(
     no_lake: NoLakeOption = False,
 ) -> int:
     """Run a benchmark and compare it with its required figures. Exit status 1 if one is missed."""
-    from squall.harness.cli.regression import bench as bench_module
+    from squall.harness.cli.figures import bench as bench_module
     from squall.harness.lake.adding import RowsAdder
     from squall.harness.lake.rows import of_benchmark
 

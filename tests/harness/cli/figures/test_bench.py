@@ -10,7 +10,7 @@ import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
 from squall.harness.cli.main import status_of
-from squall.harness.cli.regression.bench import bar, figure, measure, names, result
+from squall.harness.cli.figures.bench import bar, figure, measure, names, result
 from squall.harness.errors import UsageError
 from squall.results.lake.store import Lake
 
@@ -60,7 +60,7 @@ def test_a_size_is_refused_where_none_can_be_chosen() -> None:
 
 def test_figures_are_added_to_the_lake_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = [Measurement("speed", 3.0, "1/s", must=2.0, samples=(2.5, 3.0, 3.5))]
-    monkeypatch.setattr("squall.harness.cli.regression.bench.measure", lambda name, **sizes: figures)
+    monkeypatch.setattr("squall.harness.cli.figures.bench.measure", lambda name, **sizes: figures)
     assert status_of(["bench", "interpreter", "--lake", str(tmp_path / "lake")]) == 0
     (row,) = Lake(tmp_path / "lake").table("benchmarks").to_pylist()
     assert (row["benchmark"], row["figure"], row["samples"]) == ("interpreter", "speed", [2.5, 3.0, 3.5])
@@ -74,7 +74,7 @@ def test_a_benchmark_that_fails_keeps_the_figures_that_were_known(
         yield Measurement("speed", 3.0, "1/s")
         raise RuntimeError("the broker is gone")
 
-    monkeypatch.setattr("squall.harness.cli.regression.bench._module", lambda name: SimpleNamespace(run=run))
+    monkeypatch.setattr("squall.harness.cli.figures.bench._module", lambda name: SimpleNamespace(run=run))
     assert status_of(["bench", "interpreter", "--lake", str(tmp_path / "lake")]) == 255
     said = capsys.readouterr()
     assert "speed" in said.out and "failed: 1 figures were known by then" in said.out
