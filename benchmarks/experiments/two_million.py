@@ -30,7 +30,7 @@ million (docs/experiments.md).
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -230,22 +230,25 @@ class System:
     """With so many topic-partitions and rounds; the conditions are those of ZooKeeper."""
     bytes_of_a_partition: int
     """Memory that all its processes together need for one topic-partition (docs/experiments.md)."""
+    has_zookeeper: bool = True
 
     def needs(self, partitions: int) -> int:
         """Bytes of memory, those of processes without a topic-partition included."""
         return BYTES_WITHOUT_PARTITIONS + partitions * self.bytes_of_a_partition
 
 
-def _without_zookeeper(measure: Callable[[int, int], Arm]) -> Callable[[int, int, Conditions], Arm]:
-    return lambda partitions, rounds, _conditions: measure(partitions, rounds)
+def _without_zookeeper(measure: Callable[[int, int], Arm], bytes_of_a_partition: int) -> System:
+    return System(
+        lambda partitions, rounds, _conditions: measure(partitions, rounds), bytes_of_a_partition, has_zookeeper=False
+    )
 
 
 SYSTEMS: dict[str, System] = {
     "kafka-zookeeper": System(with_kafka, 14_000),
-    **{f"{one}-quorum": System(_without_zookeeper(partial(with_kafkas_quorum, one)), 4_500) for one in KAFKA_QUORUMS},
+    **{f"{one}-quorum": _without_zookeeper(partial(with_kafkas_quorum, one), 4_500) for one in KAFKA_QUORUMS},
     "squall-zookeeper": System(with_our_controller, 7_000),
     "squall-zookeeper-sync": System(partial(with_our_controller, in_flight=1), 7_000),
-    "squall-quorum": System(_without_zookeeper(with_quorum), 1_200),
+    "squall-quorum": _without_zookeeper(with_quorum, 1_200),
 }
 """By the name that `--system` takes; the first is what the quorums are compared with."""
 
@@ -256,6 +259,22 @@ def chosen(names: Sequence[str]) -> dict[str, System]:
         if name not in SYSTEMS:
             raise UsageError(f"--system={name}: no such system{suggestion(name, list(SYSTEMS))}")
     return {name: system for name, system in SYSTEMS.items() if not names or name in names}
+
+
+def refuse_conditions_of_nobody(systems: Mapping[str, System], conditions: Conditions) -> None:
+    """Raise UsageError if a condition of ZooKeeper is asked for, and no system has ZooKeeper."""
+    if any(one.has_zookeeper for one in systems.values()):
+        return
+    for option, value, default in (
+        ("--zookeeper-servers", conditions.servers, DEFAULTS.servers),
+        ("--zookeeper-round-trip", conditions.round_trip_ms, DEFAULTS.round_trip_ms),
+    ):
+        if value != default:
+            having = [name for name, one in SYSTEMS.items() if one.has_zookeeper]
+            raise UsageError(
+                f"{option}={value}: none of the chosen systems has ZooKeeper ({', '.join(systems)})",
+                remedy=f"leave it out, or add one that has: {', '.join(having)}",
+            )
 
 
 def run(
@@ -276,10 +295,12 @@ def run(
     rounds = min(rounds, ROUNDS_AT_MOST)
     timeouts = EQUAL if equal_timeouts else DEFAULTS
     conditions = replace(timeouts, servers=zookeeper_servers, round_trip_ms=zookeeper_round_trip)
+    systems = chosen(system)
+    refuse_conditions_of_nobody(systems, conditions)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
         arms = []
-        for name, one in chosen(system).items():
+        for name, one in systems.items():
             if (available := psutil.virtual_memory().available) < one.needs(size):
                 yield left_out(name, size, one.needs(size), available)
                 continue

@@ -23,14 +23,14 @@ import typer
 from typer.core import TyperGroup
 
 from squall.harness.capabilities import command as capabilities
+from squall.harness.cli.figures import commands as figures
+from squall.harness.cli.figures import compare, flakes, lake
+from squall.harness.cli.figures.trends import trends_app
 from squall.harness.cli.histories import commands as histories
 from squall.harness.cli.hosts import faults, inventory
 from squall.harness.cli.hosts.cluster import cluster_app
 from squall.harness.cli.hosts.lab import lab_app
 from squall.harness.cli.nights import bundle, nightly
-from squall.harness.cli.figures import commands as figures
-from squall.harness.cli.figures import compare, flakes, lake
-from squall.harness.cli.figures.trends import trends_app
 from squall.harness.cli.run import commands as runs
 from squall.harness.cli.run.suite import suite_app
 from squall.harness.cli.simulation import buggify, mutants

@@ -8,7 +8,7 @@ from __future__ import annotations
 from squall.nodes.protocol.schema import Message, array, boolean, int8, int16, int32, int64, message, string, uuid
 
 UNKNOWN, INCREMENTAL, FULL = 0, 1, 2
-"""Types of a request: some topic-partitions of the broker, or all of them. Kafka's ZooKeeper controller says neither."""
+"""Types of a request: neither is said, some topic-partitions of the broker, all of them."""
 
 
 @message()

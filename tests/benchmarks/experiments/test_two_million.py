@@ -29,6 +29,7 @@ from squall.benchmarks.experiments.two_million import (
     fits,
     left_out,
     pictures,
+    refuse_conditions_of_nobody,
     rules_of_our_quorum,
     run,
     with_our_controller,
@@ -214,6 +215,18 @@ def test_systems_are_chosen_by_name_and_measured_in_one_order() -> None:
     assert list(chosen([])) == list(SYSTEMS)
     with pytest.raises(UsageError, match=r"--system=squall-quorun: no such system.*squall-quorum"):
         chosen(["squall-quorun"])
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [("zookeeper_servers", "--zookeeper-servers", 3), ("zookeeper_round_trip", "--zookeeper-round-trip", 1.0)],
+)
+def test_a_condition_of_zookeeper_is_refused_if_no_system_has_zookeeper(option: str, name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=rf"{name}={value}: none of the chosen.*\(squall-quorum\)\n.*kafka-zookeeper"):
+        next(run(system=["squall-quorum"], **{option: value}))  # type: ignore[arg-type]
+    conditions = replace(DEFAULTS, servers=3, round_trip_ms=1.0)
+    refuse_conditions_of_nobody(chosen(["squall-quorum", "squall-zookeeper"]), conditions)
+    refuse_conditions_of_nobody(chosen(["squall-quorum"]), DEFAULTS)
 
 
 def test_a_system_without_room_is_left_out_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.main import status_of
 from squall.harness.cli.figures import bench
+from squall.harness.cli.main import status_of
 from tests.facts import assert_names
 
 SUITES = Path(__file__).resolve().parent.parent.parent.parent / "suites"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.main import status_of
 from squall.harness.cli.figures import bench
+from squall.harness.cli.main import status_of
 from tests.waiting import wait_until
 
 SUITE = """\

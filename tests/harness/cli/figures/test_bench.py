@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.main import status_of
 from squall.harness.cli.figures.bench import bar, figure, measure, names, result
+from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
 from squall.results.lake.store import Lake
 

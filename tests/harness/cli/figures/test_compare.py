@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from squall.benchmarks.parts.measurement import Measurement
-from squall.harness.cli.main import status_of
 from squall.harness.cli.figures.bench import save
 from squall.harness.cli.figures.compare import compare
+from squall.harness.cli.main import status_of
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess
 from squall.results.lake.of_run import entry_of_run

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from squall.harness.cli.main import status_of
 from squall.harness.cli.figures.lake import parse_day
+from squall.harness.cli.main import status_of
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import add_entry
 from squall.harness.lake.runs import add_to_lake
