@@ -56,6 +56,7 @@ from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
 from squall.harness.simulation.swarm.moments import Moments
+from squall.harness.simulation.swarm.moved import draw_moves
 from squall.harness.simulation.swarm.outdated import draw_outdated
 from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.swarm import Swarm
@@ -422,6 +423,8 @@ class Simulation:
                     faults += draw_patterns(seed, *nodes, load)
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
+                    if self.scenario.cluster.dynamic_voters:
+                        faults += draw_moves(seed, view.controllers, load)
                 return sorted(faults, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)

@@ -50,6 +50,9 @@ QUORUM_ONLY = ("remove-voter",)
 SWITCHES = {"switch-eligible-leaders": "off and on again"}
 """Features that operators also switch where a scenario says `swarm: switches`."""
 
+MOVES = {"move-voter": "clean restarts"}
+"""What operators also do with a quorum whose voters are in the metadata log (`moved.py`)."""
+
 MOMENT_KINDS = {
     "crash-at-moment": "crashes",
     "power-loss-at-moment": "crashes",
@@ -70,7 +73,7 @@ ENSEMBLE_KINDS = {
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica", "ControlledShutdown")
 """Requests of a ZooKeeper-era controller to brokers, and the one of a broker that wants to stop."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES | MOMENT_KINDS | ENSEMBLE_KINDS
+UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | MOMENT_KINDS | ENSEMBLE_KINDS
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

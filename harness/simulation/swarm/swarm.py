@@ -20,11 +20,13 @@ from random import Random
 
 from pydantic import TypeAdapter
 
+from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
 from squall.harness.simulation.swarm.moments import Moment, Moments
+from squall.harness.simulation.swarm.moved import port_of
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.world import CLIENT_ADDRESS, ENSEMBLE, SimWorld
 from squall.nemesis.core.apis import API_KEYS
@@ -117,7 +119,10 @@ class Swarm:
             case "crash-with-tail-broker":
                 return await self._crash_with_tail(identity, fault)
             case "restart-broker" | "restart-controller":
-                return await self._restart(identity, fault)
+                return await self._restart(fault)
+            case "move-voter":
+                self._world.move_controller(fault.hosts[0], port_of(fault, CONTROLLER_PORT))
+                return await self._restart(fault)
             case "cut-clients":
                 return await self._cut_clients(identity, fault)
             case "reset":
@@ -223,7 +228,7 @@ class Swarm:
         await host.call("heal", id=identity)
         return host.effect_of(hold)
 
-    async def _restart(self, identity: str, fault: SwarmFault) -> int:
+    async def _restart(self, fault: SwarmFault) -> int:
         """Stop cleanly (a broker by a controlled shutdown), and restart once the fault's duration has passed."""
         host = self._world.sim_hosts[fault.hosts[0]]
         stopped = host.process.running and not host.process.paused

@@ -31,6 +31,9 @@ STOPS = ("proc.stop", "proc.term")
 SHARED = ("proc.pause", "clock.set")
 """Verbs that set one state of the host; it ends with the last open fault. Other verbs undo only their own change."""
 
+KEPT = "kept"
+"""The identity of settings that no fault takes back."""
+
 KEEPS_DOWN = ("proc.kill", "proc.power_loss", "disk.wipe")
 """Verbs that keep the node from running until they end."""
 
@@ -292,6 +295,11 @@ class SimHost:
 
         self._open(arguments, "proc.reconfigure", ",".join(settings), undo)
         return {}
+
+    def keep_settings(self, settings: Mapping[str, str]) -> None:
+        """Change the settings with which the node starts next, for good. Raises ValueError if the node would refuse."""
+        self._settings[KEPT] = settings
+        self._apply_settings()
 
     def _apply_settings(self) -> None:
         self._configure({key: value for settings in self._settings.values() for key, value in settings.items()})

@@ -253,6 +253,13 @@ class SimWorld:
         factory = self._factory(place, config, self._shape, rarities)
         self.processes[place.name].reconfigure(listeners_of(config), factory)
 
+    def move_controller(self, name: str, port: int) -> None:
+        """Have a controller listen to other nodes on another port from its next start on, for good."""
+        [place] = [one for one in self.places if one.name == name]
+        ports = {listener: number for number, listener in place.listeners.items()} | {"CONTROLLER": port}
+        listening = [f"{listener}://{place.address}:{number}" for listener, number in ports.items()]
+        self.sim_hosts[name].keep_settings({"listeners": ",".join(listening)})
+
     def _ensemble(self) -> SimEnsemble:
         return SimEnsemble(
             tuple(ENSEMBLE.values()), self.kernel, self.network, self.streams.stream("ensemble"), ENSEMBLE_PORT

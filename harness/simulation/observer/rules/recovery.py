@@ -5,7 +5,8 @@ was reverted and every node was started:
 
 * the quorum has a leader that knows its high watermark, or ZooKeeper has elected a controller;
 * every topic-partition has a leader;
-* every ISR is whole: it has all replicas.
+* every ISR is whole: it has all replicas;
+* the metadata log names the place at which each of its voters listens (KIP-853).
 
 Source: requirements FD-01, FD-02, IS-05. Parked requests are the subject of ANSWER. Asserted at each turn that touches
 metadata, until all parts hold. Legal: a topic-partition that loses its leader or a member again after all was whole, by
@@ -14,7 +15,9 @@ a reassignment or a controlled shutdown that an administrator began before.
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from collections.abc import Mapping
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -25,6 +28,8 @@ from squall.nodes.node.base import BaseNode
 QUORUM_LEADER = 20 * MICROSECONDS
 LEADERS = 30 * MICROSECONDS
 WHOLE_ISR = 45 * MICROSECONDS
+PLACES = 30 * MICROSECONDS
+PARTS = 4
 
 
 class RecoveredCluster(Rule):
@@ -40,7 +45,7 @@ class RecoveredCluster(Rule):
         self.healed_at = now
 
     def images_examined(self, process: SimProcess, node: BaseNode) -> None:
-        if self.healed_at is None or len(self.recovered) == 3:
+        if self.healed_at is None or len(self.recovered) == PARTS:
             return
         waited = process.now - self.healed_at
         image = self.cluster.images.newest_image
@@ -48,6 +53,7 @@ class RecoveredCluster(Rule):
             ("the quorum has no leader", QUORUM_LEADER, None if self._has_active_controller() else "it"),
             ("a topic-partition has no leader", LEADERS, without_leader(image)),
             ("an ISR is not whole", WHOLE_ISR, without_member(image)),
+            ("a voter is not where the metadata log has it", PLACES, misplaced_voter(self.cluster.processes)),
         ):
             if part in self.recovered:
                 continue
@@ -63,6 +69,20 @@ class RecoveredCluster(Rule):
     def _has_active_controller(self) -> bool:
         nodes = [process.node for process in self.cluster.processes.values()]
         return any(node is not None and node.is_active_controller for node in nodes)
+
+
+def misplaced_voter(processes: Mapping[str, SimProcess]) -> str | None:
+    """Describe a voter that listens elsewhere than the leader's log says, None if there is none."""
+    nodes = {name: node_of_quorum(process.node) for name, process in processes.items()}
+    leader = next((node for node in nodes.values() if node is not None and node.raft.is_leader), None)
+    if leader is None or not leader.raft.config.dynamic_voters:
+        return None
+    for name, node in nodes.items():
+        address = None if node is None else node.raft.config.address
+        listed = None if node is None else leader.raft.voters.find(node.config.node_id)
+        if address is not None and listed is not None and address != (listed.host, listed.port):
+            return f"{name} listens at {address[0]}:{address[1]}, and not at {listed.host}:{listed.port}"
+    return None
 
 
 def without_leader(image: MetadataImage | None) -> str | None:

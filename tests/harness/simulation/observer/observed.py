@@ -21,7 +21,9 @@ from squall.nodes.metadata.records import (
 )
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records, patch
 from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.config import Voter
 from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.voters import VoterSet
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.producers import ProducerStates
 from squall.workloads.clients.common.payload import encode_value
@@ -145,6 +147,17 @@ class HandMadeRaft:
     is_leader: bool = False
     role: object = None
     epoch: int = 1
+    address: tuple[str, int] = ("10.0.0.1", 9093)
+    """Where it listens, and where its log has each voter, by node id; without any its voters are not in the log."""
+    listed: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Any:
+        return SimpleNamespace(dynamic_voters=bool(self.listed), address=self.address)
+
+    @property
+    def voters(self) -> VoterSet:
+        return VoterSet(tuple(Voter(node_id, host, port) for node_id, (host, port) in self.listed.items()))
 
     @property
     def end_offset(self) -> int:

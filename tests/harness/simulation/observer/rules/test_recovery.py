@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.harness.simulation.observer.rules.recovery import LEADERS, QUORUM_LEADER, WHOLE_ISR
+from squall.harness.simulation.observer.rules.recovery import LEADERS, PLACES, QUORUM_LEADER, WHOLE_ISR
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from tests.harness.simulation.observer.observed import Cluster
 
@@ -48,6 +48,34 @@ def test_an_isr_without_a_member_breaks_recover_after_its_bound() -> None:
     is_seen(cluster, WHOLE_ISR)
     with pytest.raises(InvariantBroken, match=r"^RECOVER: .* an ISR is not whole: events-0, ISR \[1, 2\] of \[1, 2, 3"):
         is_seen(cluster, WHOLE_ISR + 1)
+
+
+def listed(**places: tuple[str, int]) -> Cluster:
+    """The leader's log has voters b1 and b2 at these places; all listen at the same one."""
+    cluster = healed()
+    cluster.processes["b1"].raft.listed = {int(name[1:]): place for name, place in places.items()}
+    return cluster
+
+
+HERE, ELSEWHERE = ("10.0.0.1", 9093), ("10.0.0.1", 9193)
+
+
+def test_a_voter_that_the_metadata_log_has_elsewhere_breaks_recover_after_its_bound() -> None:
+    cluster = listed(b1=HERE, b2=ELSEWHERE)
+    is_seen(cluster, PLACES)
+    with pytest.raises(InvariantBroken, match=r"^RECOVER: .* b2 listens at 10.0.0.1:9093, and not at 10.0.0.1:9193"):
+        is_seen(cluster, PLACES + 1)
+
+
+def test_a_voter_may_be_elsewhere_before_the_bound_a_removed_one_for_ever_and_one_that_is_down() -> None:
+    cluster = listed(b1=HERE, b2=ELSEWHERE)
+    is_seen(cluster, PLACES)
+    cluster.processes["b1"].raft.listed[2] = HERE
+    is_seen(cluster, PLACES + 1)
+    is_seen(listed(b1=HERE), PLACES + 1)
+    gone = listed(b1=HERE, b3=ELSEWHERE)
+    gone.processes["b3"].up = False
+    is_seen(gone, PLACES + 1)
 
 
 def test_what_was_whole_may_lose_a_member_again() -> None:
