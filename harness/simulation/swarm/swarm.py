@@ -27,6 +27,7 @@ from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
 from squall.harness.simulation.swarm.moments import Moment, Moments
 from squall.harness.simulation.swarm.moved import port_of
+from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.world import CLIENT_ADDRESS, ENSEMBLE, SimWorld
 from squall.nemesis.core.apis import API_KEYS
@@ -79,6 +80,7 @@ class Swarm:
         self._world = world
         self._faults = faults
         self._budget = FaultBudget(world, topics)
+        self._voters = VoterBudget(world)
         self._operator = operator
         self._moments = moments or Moments()
 
@@ -99,6 +101,8 @@ class Swarm:
             effect = await self._carry_out(f"swarm-{index}", fault)
         except VerbFailed:  # a process that is down cannot be killed
             return
+        finally:
+            self._voters.ended(fault.kind)
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
@@ -107,7 +111,8 @@ class Swarm:
             return True  # asked when the moment has come
         if fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES:
             return self._budget.allows_edit(fault.duration)
-        return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
+        host = fault.hosts[0]
+        return self._budget.allows(fault.kind, host, fault.duration) and self._voters.allows(fault.kind, host)
 
     async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
         """Inject the fault, wait until it is over, and return its effect."""

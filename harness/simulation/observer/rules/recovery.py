@@ -15,15 +15,15 @@ a reassignment or a controlled shutdown that an administrator began before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
+from squall.harness.simulation.world.voter_places import misplaced_voter
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.node import Node
 
 QUORUM_LEADER = 20 * MICROSECONDS
 LEADERS = 30 * MICROSECONDS
@@ -53,7 +53,7 @@ class RecoveredCluster(Rule):
             ("the quorum has no leader", QUORUM_LEADER, None if self._has_active_controller() else "it"),
             ("a topic-partition has no leader", LEADERS, without_leader(image)),
             ("an ISR is not whole", WHOLE_ISR, without_member(image)),
-            ("a voter is not where the metadata log has it", PLACES, misplaced_voter(self.cluster.processes)),
+            ("a voter is not where the metadata log has it", PLACES, misplaced_voter(self._nodes())),
         ):
             if part in self.recovered:
                 continue
@@ -66,23 +66,12 @@ class RecoveredCluster(Rule):
                     f"{bound // MICROSECONDS} s",
                 )
 
+    def _nodes(self) -> dict[str, Node | None]:
+        return {name: node_of_quorum(process.node) for name, process in self.cluster.processes.items()}
+
     def _has_active_controller(self) -> bool:
         nodes = [process.node for process in self.cluster.processes.values()]
         return any(node is not None and node.is_active_controller for node in nodes)
-
-
-def misplaced_voter(processes: Mapping[str, SimProcess]) -> str | None:
-    """Describe a voter that listens elsewhere than the leader's log says, None if there is none."""
-    nodes = {name: node_of_quorum(process.node) for name, process in processes.items()}
-    leader = next((node for node in nodes.values() if node is not None and node.raft.is_leader), None)
-    if leader is None or not leader.raft.config.dynamic_voters:
-        return None
-    for name, node in nodes.items():
-        address = None if node is None else node.raft.config.address
-        listed = None if node is None else leader.raft.voters.find(node.config.node_id)
-        if address is not None and listed is not None and address != (listed.host, listed.port):
-            return f"{name} listens at {address[0]}:{address[1]}, and not at {listed.host}:{listed.port}"
-    return None
 
 
 def without_leader(image: MetadataImage | None) -> str | None:

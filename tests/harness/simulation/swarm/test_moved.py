@@ -9,14 +9,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.harness.hosts.system import CONTROLLER_PORT
-from squall.harness.simulation.observer.rules.recovery import misplaced_voter
-from squall.harness.simulation.observer.rules.rule import node_of_quorum
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
 from squall.harness.simulation.swarm.moved import MOVE_VOTER, draw_moves, port_of
 from squall.harness.simulation.swarm.swarm import Swarm
+from squall.harness.simulation.world.voter_places import leading, misplaced_voter
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nemesis.entries import NemesisEntry
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.voter_changes import VoterChanges
 
@@ -60,6 +60,10 @@ def test_a_move_can_be_written_as_an_entry_of_a_suite() -> None:
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
+def nodes_of(world: SimWorld) -> dict[str, Node | None]:
+    return {name: one.node if isinstance(one.node, Node) else None for name, one in world.processes.items()}
+
+
 def moved(host: str) -> tuple[SimWorld, SwarmFault]:
     """A quorum with its voters in the log, two seconds after one of them has moved."""
     world = SimWorld(ClusterShape(brokers=1, dynamic_voters=True), seed=3, topics={})
@@ -79,11 +83,11 @@ def moved(host: str) -> tuple[SimWorld, SwarmFault]:
 def test_the_metadata_log_has_the_place_of_a_voter_that_moved_whether_it_led_or_not(host: str) -> None:
     world, fault = moved(host)
     [node_id] = [place.node_id for place in world.places if place.name == host]
-    nodes = [node_of_quorum(process.node) for process in world.processes.values()]
-    [leader] = [node for node in nodes if node is not None and node.raft.is_leader]
+    leader = leading(nodes_of(world))
+    assert leader is not None
     voter = leader.raft.voters.find(node_id)
     assert voter is not None and voter.port == port_of(fault, CONTROLLER_PORT)
-    assert misplaced_voter(world.processes) is None
+    assert misplaced_voter(nodes_of(world)) is None
     world.switch_off()
 
 
@@ -96,7 +100,7 @@ def test_a_voter_whose_place_is_not_written_is_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(VoterChanges, "handle_update", drop)
     monkeypatch.setattr(VoterChanges, "_write_own_place", lambda self, now: None)
     world, fault = moved("c2")
-    told = misplaced_voter(world.processes)
+    told = misplaced_voter(nodes_of(world))
     port = port_of(fault, CONTROLLER_PORT)
     assert told == f"c2 listens at 10.0.0.102:{port}, and not at 10.0.0.102:{CONTROLLER_PORT}"
     world.switch_off()
