@@ -8,6 +8,7 @@ Mutant `divergent-suffix-kept` in `fetch_position`.
 
 from __future__ import annotations
 
+from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader
 from squall.nodes.replication.base import BaseReplica
 from squall.nodes.replication.ports import FetchPosition
 from squall.nodes.storage.errors import LogError
@@ -31,6 +32,8 @@ class FollowingReplica(BaseReplica):
     ) -> None:
         """Append what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
         if len(records):
+            if self._ends_inside(records, leader_log_start):
+                self._restart_at(leader_log_start)
             try:
                 appended = self.log.append_as_follower(records)
             except LogError as refusal:
@@ -41,6 +44,18 @@ class FollowingReplica(BaseReplica):
         self._follow_high_watermark(leader_high_watermark)
         if leader_log_start > self.log.start_offset:
             self._log_start_moved(self._log_start.follow(leader_log_start, self.high_watermark))
+
+    def _ends_inside(self, records: bytes | bytearray | memoryview, leader_log_start: int) -> bool:
+        """Whether this log ends where the leader's begins, and that lies inside the batch that the leader sent.
+
+        So it is after a divergence: the leader's log knew no epoch below its start, so that the start is where this one
+        was cut. Nothing before it exists at the leader any more.
+        """
+        log = self.log
+        if log.end_offset != leader_log_start or log.start_offset == log.end_offset or len(records) < HEADER_SIZE:
+            return False
+        first = BatchHeader.read(records)
+        return first.base_offset < log.end_offset <= first.last_offset
 
     def _follow_high_watermark(self, leader_high_watermark: int) -> None:
         log = self.log
@@ -72,7 +87,10 @@ class FollowingReplica(BaseReplica):
         """
         if leader_start <= self.end_offset:
             return False
+        self._restart_at(leader_start)
+        return True
+
+    def _restart_at(self, leader_start: int) -> None:
         self._event("truncate", to=leader_start, end=self.end_offset, high_watermark=self.high_watermark)
         self.log.restart_at(leader_start)
         self._set_high_watermark(leader_start)
-        return True

@@ -133,7 +133,7 @@ class World:
             replica.truncate_diverging(self.now, *bounds.diverging)
             return bounds
         records = self.replica(leader).read(bounds.offset, 1 << 20, bounds.upper, at_least_one=True)
-        replica.append_fetched(self.now, records, bounds.high_watermark)
+        replica.append_fetched(self.now, records, bounds.high_watermark, bounds.log_start_offset)
         return bounds
 
     def catch_up(self, follower: int, leader: int) -> int:

@@ -146,6 +146,27 @@ class TestOutOfRange:
         world.replica(2).restart_from_leader_start(world.now, 1)
         assert drawn(world, 2) == "aa"
 
+    @pytest.mark.parametrize("start", [2, 3, 4, 5])
+    @pytest.mark.parametrize("follower", ["aaaaaaaa", "aa", "aaa", "aaaa", "aaaaa", "aabbbbbb"])
+    def test_a_log_that_diverged_below_the_leaders_start_begins_anew_there(
+        self, world: World, start: int, follower: str
+    ) -> None:
+        """Seed 810729: the start lay inside a batch, and the follower, cut there, refused that batch for ever."""
+        lead_with(world, "aa", follower, epoch=3)
+        leader = world.replica(1).log
+        leader.append_as_leader(build_batch([Record(value=b"c")] * 3), 3, 0)
+        leader.append_as_leader(build_batch([Record(value=b"c")] * 2), 3, 0)
+        world.replica(1).high_watermark = 7
+        leader.advance_start(start)
+        for _ in range(5):
+            if world.ask(2, 1).error:
+                world.replica(2).restart_from_leader_start(world.now, start)
+            world.fetch(2, 1)
+        assert world.replica(2).end_offset == 7
+        assert world.replica(2).log.start_offset == start
+        assert world.content(2) == world.content(1)
+        assert not world.trace.of("records_refused")
+
     @pytest.mark.parametrize(("end", "cut", "left"), [(1, True, "a"), (2, False, "aa"), (5, False, "aa")])
     def test_a_log_longer_than_the_leaders_is_cut_to_its_end(
         self, world: World, end: int, cut: bool, left: str

@@ -148,6 +148,11 @@ def test_a_seed_that_left_a_consumer_at_a_follower_without_news_is_valid(scenari
     assert simulate(scenario, 504185).verdict == "valid"
 
 
+def test_a_seed_whose_follower_refused_its_leaders_first_batch_is_valid(scenario: Scenario) -> None:
+    """810729: after an unclean election a follower was cut where the leader's log begins, inside of a batch."""
+    assert simulate(scenario, 810729).verdict == "valid"
+
+
 def test_a_seed_whose_idle_quorum_held_elections_without_end_is_valid(scenario: Scenario) -> None:
     """730016: leaders held empty fetches for as long as voters waited for an answer.
 
