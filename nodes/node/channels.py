@@ -6,7 +6,9 @@ every listener feeds exactly one. KIP-291 introduced that split and KRaft keeps 
 heartbeat does not queue behind it.
 
 Backpressure. A channel that is full, by requests or by bytes (`queued.max.requests`, `queued.max.request.bytes`),
-pauses every connection that feeds it; it resumes them, first paused first, once half of it is free. A connection with
+pauses every connection that feeds it. It resumes as many of them as there is room for requests, first paused first, and
+all once half of it is free. If they all waited until then, others could keep it more than half full for ever, and those
+that are paused would starve, the controller's connection among them. A connection with
 `IN_FLIGHT_MAX` unanswered requests, or `QUEUED_BYTES_MAX` bytes of unprocessed ones, is paused too. Kafka allows one
 request; clients send up to a million, and each of them may hold memory while it waits. Frames that the host had read
 before the pause still arrive, so one read may exceed these bounds.
@@ -33,6 +35,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
 from squall.nodes.node.memory_budget import MemoryBudget
@@ -241,8 +244,14 @@ class RequestChannel:
         return self.has_paused or budget.exhausted_since != NEVER or budget.used > budget.roomy
 
     def relieved(self) -> list[Connection]:
-        """Paused connections that may be resumed because half of the channel is free."""
-        return list(self._paused.values()) if self._paused and self.half_free and self.budget.has_room else []
+        """Paused connections that may be resumed: one for each request that has room, all if half of it is free.
+
+        A connection that is overfull itself is left out.
+        """
+        if not self._paused or self.full or not self.budget.has_room:
+            return []
+        able = (connection for connection in self._paused.values() if not connection.is_overfull)
+        return list(able if self.half_free else islice(able, self.capacity - len(self)))
 
 
 class Connections:
@@ -473,8 +482,7 @@ class Connections:
         if not channel.has_paused:
             return
         for connection in channel.relieved():
-            if not connection.is_overfull:
-                self._resume(connection)
+            self._resume(connection)
 
     def make_room(self, now: int, channel: RequestChannel) -> None:
         """Serve connections that waited for memory, or close those that hold most if none has become free for long."""

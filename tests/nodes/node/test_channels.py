@@ -121,20 +121,47 @@ def test_an_answered_request_lets_go_of_its_answer_without_the_collector(fixture
         gc.enable()
 
 
-def test_a_full_channel_pauses_who_feeds_it_and_resumes_them_when_half_is_free(fixture: Fixture) -> None:
+def test_a_full_channel_pauses_who_feeds_it_and_resumes_them_when_there_is_room(fixture: Fixture) -> None:
     fixture.open(1)
     fixture.open(2)
     for connection in (1, 1, 1, 1, 2):
         fixture.send(connection)
     assert fixture.outbox == [Pause(1), Pause(2)]
     fixture.outbox.clear()
-    for _ in range(2):
+    for expected in ([], [Resume(1)], [Resume(1), Resume(2)]):
         fixture.channel.take()
-    fixture.connections.relieve(fixture.channel)
-    assert fixture.outbox == []
+        fixture.connections.relieve(fixture.channel)
+        assert fixture.outbox == expected
+
+
+def test_a_paused_connection_is_resumed_although_others_keep_the_channel_more_than_half_full() -> None:
+    """CL-02: what is paused gets its turn. Connection 2 feeds the channel as fast as it is served."""
+    fixture = Fixture(capacity=10)
+    fixture.open(1)
+    fixture.open(2)
+    for connection in (*(2,) * 9, 1):
+        fixture.send(connection)
+    assert fixture.outbox == [Pause(1)]
     fixture.channel.take()
-    fixture.connections.relieve(fixture.channel)
-    assert fixture.outbox == [Resume(1), Resume(2)]
+    for _ in range(10):
+        fixture.channel.take()
+        fixture.send(2)
+        fixture.connections.relieve(fixture.channel)
+    assert fixture.outbox == [Pause(1), Resume(1)]
+
+
+def test_as_many_are_resumed_as_there_is_room_first_paused_first() -> None:
+    fixture = Fixture(capacity=10)
+    for connection in range(1, 16):
+        fixture.open(connection)
+        fixture.send(connection)
+    assert fixture.outbox == [Pause(connection) for connection in range(10, 16)]
+    fixture.outbox.clear()
+    for expected in ([], [], [], [], [], [10], [11, 12], [13, 14, 15]):
+        fixture.channel.take()
+        fixture.connections.relieve(fixture.channel)
+        assert fixture.outbox == [Resume(connection) for connection in expected]
+        fixture.outbox.clear()
 
 
 def test_a_connection_with_too_many_open_requests_pauses_until_half_end() -> None:
