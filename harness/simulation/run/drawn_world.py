@@ -194,6 +194,17 @@ def _settings(rng: Random, brokers: int) -> Settings:
     return drawn | _of_the_metadata_log(rng)
 
 
+def other_settings(scenario: Scenario, rng: Random) -> Settings:
+    """Draw settings that a broker may have beside others that have those of the world."""
+    lag = int(scenario.cluster.config["replica.lag.time.max.ms"])
+    drawn: Settings = {
+        "replica.fetch.wait.max.ms": min(_log_uniform(rng, 20, 500), lag // 2),
+        "replica.fetch.backoff.ms": _log_uniform(rng, 20, 400),
+    }
+    drawn |= {key: value for key, value in _limits(rng).items() if key != SELECTOR}
+    return drawn | _checkpoints(rng)
+
+
 def _limits(rng: Random) -> Settings:
     """Draw how much is fetched at once; a fetch returns at least one batch, whatever its limit (KIP-74)."""
     drawn: Settings = {}

@@ -18,6 +18,7 @@ import traceback
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,7 @@ from squall.harness.simulation.run.drawn_world import (
     WORLDS,
     draw_world,
     keeps_eligible_leaders,
+    other_settings,
     switches_features,
     world_lines,
 )
@@ -59,6 +61,7 @@ from squall.harness.simulation.swarm.moments import Moments
 from squall.harness.simulation.swarm.moved import draw_moves
 from squall.harness.simulation.swarm.outdated import draw_outdated
 from squall.harness.simulation.swarm.patterns import draw_patterns
+from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
@@ -423,6 +426,8 @@ class Simulation:
                     faults += draw_patterns(seed, *nodes, load)
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
+                    others = partial(other_settings, self.scenario)
+                    faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
                 return sorted(faults, key=lambda fault: fault.at)

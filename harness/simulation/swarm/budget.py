@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from squall.harness.scenario.suite import TopicOptions
+from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic_configs import MIN_ISR
@@ -33,7 +34,14 @@ from squall.nodes.node.node import Node
 
 LOSSY = ("power-loss-broker", "wipe-disk")
 FLUSH_MESSAGES = "flush.messages"
-CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
+CRASHING = (
+    "crash-broker",
+    "crash-with-tail-broker",
+    "crash-in-disk-call-broker",
+    "disk-error-broker",
+    RECONFIGURE_BROKER,
+)
+"""A reconfigured broker stops cleanly, and is killed if it takes too long."""
 DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 

@@ -53,6 +53,10 @@ SWITCHES = {"switch-eligible-leaders": "off and on again"}
 MOVES = {"move-voter": "clean restarts"}
 """What operators also do with a quorum whose voters are in the metadata log (`moved.py`)."""
 
+RECONFIGURE_BROKER = "reconfigure-broker"
+RECONFIGURATIONS = {RECONFIGURE_BROKER: "restarts with other settings"}
+"""What operators also do with brokers where a scenario says `swarm: worlds` (`reconfigured.py`)."""
+
 MOMENT_KINDS = {
     "crash-at-moment": "crashes",
     "power-loss-at-moment": "crashes",
@@ -73,7 +77,7 @@ ENSEMBLE_KINDS = {
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica", "ControlledShutdown")
 """Requests of a ZooKeeper-era controller to brokers, and the one of a broker that wants to stop."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | MOMENT_KINDS | ENSEMBLE_KINDS
+UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | RECONFIGURATIONS | MOMENT_KINDS | ENSEMBLE_KINDS
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

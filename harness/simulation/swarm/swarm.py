@@ -24,7 +24,7 @@ from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES
+from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES
 from squall.harness.simulation.swarm.moments import Moment, Moments
 from squall.harness.simulation.swarm.moved import port_of
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
@@ -156,6 +156,8 @@ class Swarm:
         built = build_fault(_OPTIONS.validate_python(words), context)
         if fault.kind in OPERATIONS:
             return await _operate(built, fault.duration)
+        if fault.kind == RECONFIGURE_BROKER:
+            return await _reconfigure(built, fault.duration)
         await built.aim()
         await built.inject(fault.duration)
         await asyncio.sleep(fault.duration)
@@ -302,6 +304,17 @@ class Swarm:
         for end in ends:
             network.reset(end)
         return len(ends)
+
+
+async def _reconfigure(change: Fault, duration: float) -> int:
+    """Restart a broker with other settings, and back again. Return 1 if it reported them meanwhile, else 0."""
+    await change.aim()
+    before = await change.observe()
+    await change.inject(duration)
+    await asyncio.sleep(duration)
+    effect = change.check_effect(before, await change.observe()) is None
+    await change.heal()
+    return int(effect)
 
 
 async def _operate(operation: Fault, duration: float) -> int:
