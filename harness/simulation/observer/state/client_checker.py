@@ -16,6 +16,7 @@ loss (`ObservedLog.superseded`); a response under a later epoch holds everywhere
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken, ObservedLog
@@ -63,9 +64,12 @@ def first_lacking(promised: Promised, end: int) -> str:
 class ClientChecker:
     """Checks sends and polls, each at its invocation and at its completion; see the module."""
 
-    def __init__(self, *, all_acknowledged: bool = True) -> None:
-        """`all_acknowledged`: sends are acks=all. Markers always are."""
+    def __init__(
+        self, *, all_acknowledged: bool = True, name_of: Callable[[int], str | None] = lambda node: None
+    ) -> None:
+        """`all_acknowledged`: sends are acks=all. Markers always are. `name_of` returns a node's name by its id."""
         self.acknowledged = 0
+        self._name_of = name_of
         self._all = all_acknowledged
         self._sent: dict[int, str] = {}
         self._floors: dict[int, tuple[int, int]] = {}
@@ -136,12 +140,25 @@ class ClientChecker:
         self.acknowledged += 1
         if completion.offset is not None and completion.offset >= promised.log.start:
             floor = floor if losses == promised.losses else NOTHING
-            self._acknowledged(value, completion.offset, completion.leader_epoch, floor, promised)
+            self._acknowledged(value, completion.offset, self._epoch_of(completion, promised.log), floor, promised)
+
+    def _epoch_of(self, completion: Completion, log: ObservedLog) -> int | None:
+        """Return the leader epoch under which a broker acknowledged, or one before it.
+
+        It is the one under which the client knew the leader. If nobody has begun to lead in that one, the broker still
+        leads by an epoch before: it was elected again, after others, and does not know of any of it. Produce names no
+        leader epoch, so it cannot notice.
+        """
+        epoch, node = completion.leader_epoch, completion.node
+        if epoch is None or epoch in log.leaders or node is None:
+            return epoch
+        name = self._name_of(node)
+        return max((one for one, leader in log.leaders.items() if leader == name and one < epoch), default=epoch)
 
     def _acknowledged(self, value: int, offset: int, epoch: int | None, floor: int, promised: Promised) -> None:
         """Check an acknowledgement.
 
-        `epoch` is the one under which the client knew the leader; the leader may have been of a later one.
+        The leader may have been of a later `epoch`.
         """
         name, log = promised.log.name, promised.log
         if log.superseded(epoch, offset) and promised.values.get(offset) != value:

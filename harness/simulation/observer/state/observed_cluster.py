@@ -59,7 +59,7 @@ class ObservedCluster:
         self.images = ObservedImages()
         self.metadata = ReplayedMetadata()
         self.writes = ObservedWrites()
-        self.client_checker = ClientChecker(all_acknowledged=acks_all)
+        self.client_checker = ClientChecker(all_acknowledged=acks_all, name_of=lambda node: self.names.get(node))
         self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
         self.on_unclean_leader: Callable[[str, int, Loss], None] = lambda topic, partition, loss: None
         self.names: dict[int, str] = {}

@@ -469,6 +469,28 @@ def test_a_deposed_leader_may_acknowledge_what_the_unclean_leader_never_has() ->
         cluster.told(13, Completion(OK, offset=1, leader_epoch=1))
 
 
+def test_a_leader_that_was_deposed_and_elected_again_may_acknowledge_before_it_knows_of_either() -> None:
+    """Seed 903203. The client knows the epoch in which b1 leads again, and b1 does not; Produce names none.
+
+    By b3, which knows of the unclean election, the same would break the promise.
+    """
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    cluster.change(tell=("b2", "b3"), isr=[1], leader=1, leader_recovery_state=0)
+    cluster.told(11, Completion(OK, offset=1, leader_epoch=2, node=1))
+    cluster.sent(13)
+    with breaks("ACK"):
+        cluster.told(13, Completion(OK, offset=1, leader_epoch=2, node=3))
+
+
+def test_an_acknowledgement_in_an_epoch_that_has_begun_is_held_to() -> None:
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    cluster.sent(13)
+    with breaks("ACK"):
+        cluster.told(13, Completion(OK, offset=1, leader_epoch=1, node=3))
+
+
 def test_reads_after_an_unclean_election_show_what_is_committed_then() -> None:
     cluster = allowed(10, 11)
     unclean_election(cluster)

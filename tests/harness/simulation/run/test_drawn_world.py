@@ -143,6 +143,14 @@ def test_a_seed_that_was_a_false_alarm_is_valid(scenario: Scenario) -> None:
     assert simulate(scenario, 501001).verdict == "valid"
 
 
+def test_a_seed_whose_leader_was_elected_again_unawares_is_valid(scenario: Scenario) -> None:
+    """903203: after an unclean election the former leader led again, did not know it, and acknowledged.
+
+    ACK took that for an acknowledgement in the new epoch, which the client knew.
+    """
+    assert simulate(scenario, 903203).verdict == "valid"
+
+
 def test_a_seed_that_left_a_consumer_at_a_follower_without_news_is_valid(scenario: Scenario) -> None:
     """504185: a follower's log began anew beyond what a consumer had read there, and no error told the consumer."""
     assert simulate(scenario, 504185).verdict == "valid"
