@@ -68,7 +68,7 @@ def test_a_verification_of_the_checks_sums_up_the_cases_that_ended(number: signa
         cwd=squall.directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,  # else lines that came with the first stay in a buffer that `communicate` does not read
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
         start_new_session=True,
     )
@@ -76,11 +76,12 @@ def test_a_verification_of_the_checks_sums_up_the_cases_that_ended(number: signa
     try:
         first = process.stdout.readline()
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        rest, err = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert (process.returncode, err) == (130, "")
-    rows = {line for line in (first + out).splitlines() if line.startswith("✔")}
+    assert (process.returncode, err) == (130, b"")
+    out = rest.decode()
+    rows = {line for line in (first.decode() + out).splitlines() if line.startswith("✔")}
     ended = re.search(r"^interrupted: (\d+) cases? ended$", out, re.MULTILINE)
     assert ended is not None, out
     assert abs(int(ended[1]) - len(rows)) <= 1, "the signal may come while a row is being printed"

@@ -83,7 +83,7 @@ def led(flag: bool) -> LeaderAndIsrRequest:
 def led_bytes(flag: bytes, state: bytes) -> bytes:
     topic = text("t") + TOPIC_ID + items(state + END) + END
     leader = int32(1) + text("b1") + int32(9092) + END
-    return int32(2) + flag + int32(9) + int64(99) + b"\1" + items(topic) + items(leader) + END
+    return int32(2) + flag + int32(9) + int64(99) + b"\2" + items(topic) + items(leader) + END
 
 
 def known(kind: int, flag: bool) -> UpdateMetadataRequest:

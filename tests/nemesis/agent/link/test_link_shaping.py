@@ -94,6 +94,10 @@ class Cable:
     ) -> None:
         self.h1.call("net.shape", id=id, ttl=ttl, peers=list(peers), **how)
 
+    def shortest_round_trip(self) -> float:
+        """Of several: what a busy machine adds is no delay of the link."""
+        return min(self.round_trip() for _ in range(5))
+
     def round_trip(self, **how: Any) -> float:
         """From h2, which stays itself."""
         return self.h2.call("probe.latency", targets={"h1": ADDRESSES["h1"]}, **how)["h1"]
@@ -238,9 +242,9 @@ def test_shapes_that_overlap_add_up_and_heal_in_any_order(cable: Cable, order: t
     delays = {"f1": 0.02, "f2": 0.05}
     cable.shape(id="f1", delay_s=delays["f1"], direction="in")
     cable.shape(id="f2", delay_s=delays["f2"], direction="out", peers=("*",))
-    assert cable.round_trip() == pytest.approx(0.07, abs=0.008)
+    assert cable.shortest_round_trip() == pytest.approx(0.07, abs=0.008)
     cable.h1.call("heal", id=order[0])
-    assert cable.round_trip() == pytest.approx(delays[order[1]], abs=0.008)
+    assert cable.shortest_round_trip() == pytest.approx(delays[order[1]], abs=0.008)
     assert len(cable.emulators()) == 1
     cable.h1.call("heal", id=order[1])
     assert cable.bears_no_trace() and cable.is_open()
@@ -281,7 +285,7 @@ def test_injected_again_after_that_it_is_slow_again(cable: Cable, wait_until: An
     os.kill(pid, signal.SIGKILL)
     wait_until(cable.is_open, "packets pass by the queue that nobody serves")
     cable.shape(delay_s=0.1)
-    assert cable.round_trip() == pytest.approx(0.2, abs=0.02)
+    assert cable.shortest_round_trip() == pytest.approx(0.2, abs=0.02)
 
 
 def test_it_ends_by_itself_though_the_agent_was_killed(cable: Cable, wait_until: Any) -> None:
@@ -349,5 +353,5 @@ def test_a_queue_number_that_somebody_else_has_is_left_to_them(cable: Cable) -> 
         taken = other.stdout.readline().strip()
         cable.shape(delay_s=0.05)
         assert f"num {taken} " not in cable.rules() and "queue num" in cable.rules()
-        assert cable.round_trip() == pytest.approx(0.1, abs=0.01)
+        assert cable.shortest_round_trip() == pytest.approx(0.1, abs=0.01)
         other.communicate("")
