@@ -261,7 +261,7 @@ def chosen(names: Sequence[str]) -> dict[str, System]:
     return {name: system for name, system in SYSTEMS.items() if not names or name in names}
 
 
-def refuse_conditions_of_nobody(systems: Mapping[str, System], conditions: Conditions) -> None:
+def refuse_unused_conditions(systems: Mapping[str, System], conditions: Conditions) -> None:
     """Raise UsageError if a condition of ZooKeeper is asked for, and no system has ZooKeeper."""
     if any(one.has_zookeeper for one in systems.values()):
         return
@@ -296,7 +296,7 @@ def run(
     timeouts = EQUAL if equal_timeouts else DEFAULTS
     conditions = replace(timeouts, servers=zookeeper_servers, round_trip_ms=zookeeper_round_trip)
     systems = chosen(system)
-    refuse_conditions_of_nobody(systems, conditions)
+    refuse_unused_conditions(systems, conditions)
     measured: list[Arm] = []
     for size in [*(one for one in SIZES if one < partitions), partitions]:
         arms = []

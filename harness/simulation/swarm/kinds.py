@@ -44,13 +44,15 @@ OPERATIONS = {
 }
 """Operators' changes, drawn beside the faults where a scenario says `swarm: operations`."""
 
-QUORUM_ONLY = ("remove-voter",)
+REMOVE_VOTER = "remove-voter"
+QUORUM_ONLY = (REMOVE_VOTER,)
 """Operations that a cluster without a quorum does not have."""
 
 SWITCHES = {"switch-eligible-leaders": "off and on again"}
 """Features that operators also switch where a scenario says `swarm: switches`."""
 
-MOVES = {"move-voter": "clean restarts"}
+MOVE_VOTER = "move-voter"
+MOVES = {MOVE_VOTER: "clean restarts"}
 """What operators also do with a quorum whose voters are in the metadata log (`moved.py`)."""
 
 RECONFIGURE_BROKER = "reconfigure-broker"

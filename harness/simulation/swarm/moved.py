@@ -13,10 +13,10 @@ from typing import Final
 
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import log_uniform
+from squall.harness.simulation.swarm.kinds import MOVE_VOTER
 
 MOVED: Final = 0.3
 """The share of seeds in which a voter moves, of those whose voters are in the metadata log."""
-MOVE_VOTER: Final = "move-voter"
 
 
 def draw_moves(seed: object, controllers: tuple[str, ...], load: float) -> list[SwarmFault]:

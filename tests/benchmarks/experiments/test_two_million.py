@@ -29,7 +29,7 @@ from squall.benchmarks.experiments.two_million import (
     fits,
     left_out,
     pictures,
-    refuse_conditions_of_nobody,
+    refuse_unused_conditions,
     rules_of_our_quorum,
     run,
     with_our_controller,
@@ -225,8 +225,8 @@ def test_a_condition_of_zookeeper_is_refused_if_no_system_has_zookeeper(option: 
     with pytest.raises(UsageError, match=rf"{name}={value}: none of the chosen.*\(squall-quorum\)\n.*kafka-zookeeper"):
         next(run(system=["squall-quorum"], **{option: value}))  # type: ignore[arg-type]
     conditions = replace(DEFAULTS, servers=3, round_trip_ms=1.0)
-    refuse_conditions_of_nobody(chosen(["squall-quorum", "squall-zookeeper"]), conditions)
-    refuse_conditions_of_nobody(chosen(["squall-quorum"]), DEFAULTS)
+    refuse_unused_conditions(chosen(["squall-quorum", "squall-zookeeper"]), conditions)
+    refuse_unused_conditions(chosen(["squall-quorum"]), DEFAULTS)
 
 
 def test_a_system_without_room_is_left_out_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:

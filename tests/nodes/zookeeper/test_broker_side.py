@@ -320,7 +320,7 @@ def test_apache_kafkas_requests_begin_too_and_tell_no_strays(side: BrokerSide, k
 
 
 def test_the_types_of_a_request_are_those_of_apache_kafka() -> None:
-    """ZK-06: read otherwise, its first incremental request would have our logs put aside."""
+    """ZK-06: read otherwise, its incremental request would have our logs put aside."""
     assert (UNKNOWN, INCREMENTAL, FULL) == (0, 1, 2)
 
 

@@ -157,7 +157,7 @@ def test_a_seed_that_left_a_consumer_at_a_follower_without_news_is_valid(scenari
 
 
 def test_a_seed_whose_follower_refused_its_leaders_first_batch_is_valid(scenario: Scenario) -> None:
-    """810729: after an unclean election a follower was cut where the leader's log begins, inside of a batch."""
+    """810729: a follower that had diverged was cut where the leader's log begins, inside of a batch (F-3)."""
     assert simulate(scenario, 810729).verdict == "valid"
 
 

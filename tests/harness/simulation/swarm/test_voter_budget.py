@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from squall.harness.hosts.system import CONTROLLER_PORT
-from squall.harness.simulation.swarm.moved import MOVE_VOTER
-from squall.harness.simulation.swarm.voter_budget import REMOVE_VOTER, VoterBudget
+from squall.harness.simulation.swarm.kinds import MOVE_VOTER, REMOVE_VOTER
+from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 
 SECOND = 1_000_000
