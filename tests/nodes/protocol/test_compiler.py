@@ -16,6 +16,7 @@ from squall.nodes.protocol.messages.fetch import (
 from squall.nodes.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.nodes.protocol.schema import (
     Message,
+    SharedItems,
     array,
     boolean,
     data,
@@ -66,6 +67,12 @@ class FutureSeed(Message):
     weight: int = int32()
     colour: str = string(tag=5)
     shape: Place = struct(Place, tag=9)
+
+
+@message(versions=(0, 1), flexible=1)
+class Row(Message):
+    number: int = int32()
+    trees: list[Place] | None = array(Place, shared=True, nullable="0+")
 
 
 OAK = Tree(
@@ -193,6 +200,26 @@ def test_the_leader_hint_of_a_fetch_is_sent_when_there_is_one() -> None:
 def test_the_cluster_id_of_a_fetch_is_tagged() -> None:
     assert decode(FetchRequest, 12, encode_bytes(FetchRequest(cluster_id="c"), 12)).cluster_id == "c"
     assert decode(FetchRequest, 11, encode_bytes(FetchRequest(cluster_id="c"), 11)).cluster_id is None
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("places", [[], [Place(1, 2)], [Place(number, 7) for number in range(300)]], ids=len)
+def test_a_shared_array_is_sent_like_any_other_and_encoded_once_in_each_version(
+    version: int, places: list[Place]
+) -> None:
+    shared = SharedItems(places)
+    for number in (1, 2):
+        assert encode_bytes(Row(number, shared), version) == encode_bytes(Row(number, places), version)
+        assert decode(Row, version, encode_bytes(Row(number, shared), version)) == Row(number, places)
+    assert list(shared.encoded) == [version]
+    kept = shared.encoded[version]
+    encode_bytes(Row(3, shared), version)
+    encode_bytes(Row(3, shared), 1 - version)
+    assert shared.encoded[version] is kept and len(shared.encoded) == 2
+
+
+def test_a_field_of_shared_arrays_may_be_null() -> None:
+    assert decode(Row, 1, encode_bytes(Row(1, None), 1)) == Row(1, None)
 
 
 def test_the_class_says_what_it_is() -> None:
