@@ -57,10 +57,10 @@ class Course:
         self.cluster.nodes[1].start()
 
     def produce(self, batches: int, records: int, acks: str) -> None:
-        """Whole batches of so many records, one after the other."""
-        settings = {"bootstrap.servers": self.cluster.bootstrap, "acks": acks, "linger.ms": 1000, "log_level": 0}
+        """Whole batches of so many records, one after the other: the producer lingers until it has enough of them."""
+        settings = {"bootstrap.servers": self.cluster.bootstrap, "acks": acks, "linger.ms": 60_000, "log_level": 0}
+        producer = Producer({**settings, "batch.num.messages": records})
         for number in range(batches):
-            producer = Producer({**settings, "batch.num.messages": records})
             for record in range(records):
                 producer.produce(TOPIC, b"%d-%d" % (number, record), partition=0)
             assert producer.flush(PATIENCE_S) == 0
@@ -83,7 +83,8 @@ class Course:
 
 @contextmanager
 def ours() -> Iterator[Any]:
-    settings = {"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "3000"}
+    """Broker 2 must not be fenced while it stands still, which takes a tenth of a second."""
+    settings = {"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "6000"}
     with Cluster(brokers=3, controllers=1, properties=settings) as cluster:
         cluster.wait_until_ready()
         yield cluster
