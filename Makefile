@@ -21,6 +21,9 @@ UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/no
 	tests/harness/gallery tests/harness/artifacts/test_go_programs.py tests/harness/systems/nats tests/harness/systems/etcd \
 	tests/workloads/clients/programs
 
+# Files with benchmarks that a sentence holds to a time: they are run first, with nothing beside them.
+TIMED_TESTS := $(shell grep -lr --include='test_*.py' '^@pytest.mark.alone$$' tests)
+
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'
 	@echo 'make check        linter, type checker, unit tests that need neither lab nor JVM: two minutes, for each change'
@@ -38,10 +41,12 @@ check: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark' $(UNIT_TESTS)
 
 test: ready
-	.venv/bin/python -m pytest -n 4 --dist loadgroup -m 'not full' --durations=15 --durations-min=5
+	.venv/bin/python -m pytest -m 'alone and not full' --durations=0 --durations-min=1 $(TIMED_TESTS)
+	.venv/bin/python -m pytest -n 4 --dist loadgroup -m 'not alone and not full' --durations=15 --durations-min=5
 
 test-full: ready
-	.venv/bin/python -m pytest -n 2 --dist loadgroup
+	.venv/bin/python -m pytest -m alone --durations=0 --durations-min=1 $(TIMED_TESTS)
+	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not alone'
 
 # The type checker takes one processor for a minute. Meanwhile another compiles the tests, which each worker would else
 # do for itself.

@@ -20,7 +20,7 @@ from squall.nodes.protocol.codegen import (
     runs_of,
     shape_of,
 )
-from squall.nodes.protocol.schema import FieldSchema, fields_of
+from squall.nodes.protocol.schema import FieldSchema, SharedItems, fields_of
 
 
 class EncoderWriter:
@@ -97,11 +97,27 @@ class EncoderWriter:
         source.add(depth, "else:")
         if kind == "string":
             source.add(depth + 1, f"{local} = {local}.encode()")
+        if schema.is_shared:
+            self.shared(depth + 1, local, name, schema, a)
+            return
         self.length(depth + 1, local, kind, a)
         if kind == "array":
             self.items(depth + 1, local, name, schema.element, a)
         else:
             source.add(depth + 1, f"{a}({local})")
+
+    def shared(self, depth: int, local: str, name: str, schema: FieldSchema, a: str) -> None:
+        """Write the statements that append an array: that of a `SharedItems` as it was encoded the first time."""
+        source, kept, parts = self.source, self.source.local("kept"), self.source.local("parts")
+        is_shared = f"type({local}) is {source.constant('shared', SharedItems)}"
+        source.add(depth, f"{kept} = {local}.encoded.get({self.version}) if {is_shared} else None")
+        source.add(depth, f"if {kept} is None:")
+        source.add(depth + 1, f"{parts} = []; {parts}_append = {parts}.append")
+        self.length(depth + 1, local, schema.type, f"{parts}_append")
+        self.items(depth + 1, local, name, schema.element, f"{parts}_append")
+        source.add(depth + 1, f"{kept} = b''.join({parts})")
+        source.add(depth + 1, f"if {is_shared}: {local}.encoded[{self.version}] = {kept}")
+        source.add(depth, f"{a}({kept})")
 
     def null(self, name: str, schema: FieldSchema, a: str) -> str:
         if not is_nullable(schema, self.version):

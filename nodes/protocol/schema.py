@@ -13,7 +13,7 @@ are plain slotted dataclasses: cheap, comparable and typed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -50,6 +50,19 @@ class FieldSchema:
     tagged: VersionRange | None = None
     element: Any = None
     default: Any = None
+    is_shared: bool = False
+    """Of an array: whether it may be a `SharedItems`."""
+
+
+class SharedItems(list[Any]):
+    """An array that several messages contain. It is encoded once in each version, so it must not change any more."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
+        self.encoded: dict[int, bytes] = {}
+        """By version of the message: length and items."""
 
 
 class Message:
@@ -72,6 +85,7 @@ def _specify(
     tag: int | None = None,
     tagged: str | None = None,
     element: Any = None,
+    shared: bool = False,
 ) -> Any:
     schema = FieldSchema(
         type_name,
@@ -81,6 +95,7 @@ def _specify(
         VersionRange.parse(tagged or versions) if tag is not None else None,
         element,
         default,
+        shared,
     )
     metadata = {"schema": schema}
     if isinstance(default, list) or callable(default):
@@ -136,7 +151,7 @@ def records(*, default: bytes | None = None, nullable: str = "0+", **options: An
 
 
 def array(element: Any, *, default: Any = list, **options: Any) -> Any:
-    """Items are message classes or the names of primitive types: `array("int32")`."""
+    """Items are message classes or the names of primitive types: `array("int32")`. `shared`: see `SharedItems`."""
     return _specify("array", default, element=element, **options)
 
 

@@ -52,7 +52,7 @@ class UpdateMetadataRequest(Message):
     type: int = int8(versions="8+", tag=0)
     controller_epoch: int = int32()
     broker_epoch: int = int64(default=-1)
-    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState)
+    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, shared=True)
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
 
 

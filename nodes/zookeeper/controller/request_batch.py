@@ -35,6 +35,7 @@ from squall.nodes.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from squall.nodes.protocol.schema import SharedItems
 from squall.nodes.zookeeper.controller.context import ControllerContext, Replica
 from squall.nodes.zookeeper.controller.event_loop import PAUSE
 from squall.nodes.zookeeper.controller.request_queues import Answered, RequestQueues
@@ -196,7 +197,7 @@ class RequestBatch:
     def _metadata_states(self) -> States:
         """What UpdateMetadata says of topic-partitions, in parts of one request each, at least one.
 
-        It says the same to every broker, so the requests share it.
+        It says the same to every broker, so the requests share it, and it is encoded once.
         """
         context = self._context
         topics: dict[str, UpdateMetadataTopicState] = {}
@@ -226,7 +227,7 @@ class RequestBatch:
                     offline_replicas=offline,
                 )
             )
-        return [list(one.values()) for one in parts]
+        return [SharedItems(one.values()) for one in parts]
 
     def _update_metadata_request(
         self, epoch: int, topic_states: list[UpdateMetadataTopicState]

@@ -281,6 +281,7 @@ def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) ->
     assert 0 < found.broker_failure_detected <= found.broker_failure
 
 
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.xdist_group("zookeeper")
 @pytest.mark.timeout(300)
@@ -288,7 +289,7 @@ def test_each_system_shuts_a_broker_down_and_replaces_a_controller(name: str) ->
 def test_both_of_ours_are_measured_with_many_topic_partitions(partitions: int) -> None:
     """HX-13, both sizes within a minute: the systems wait at the same time, and sessions are shorter than by default.
 
-    They are not as short as two seconds, which are few beside other tests.
+    They are not as short as two seconds, which are few on a machine that hesitates.
     """
     with ThreadPoolExecutor() as threads:
         quorum = threads.submit(with_quorum, partitions, 1, short=True)
