@@ -10,6 +10,8 @@ what the quorum commits, and checks every record against the controller's rules 
          them, and these are offline (EL-06)
 * FD-05  in a run that must be calm no broker is fenced
 
+`metadata_laws.py` has what must hold of every record.
+
 A snapshot is read back from the disk as soon as it is in place: it must hold exactly what replaying the log up to its
 end gives (SN-01 to SN-03).
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from squall.harness.simulation.observer.state.metadata_laws import Laws
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
@@ -52,6 +55,7 @@ class ReplayedMetadata:
         self.snapshots_checked = 0
         self.reassignments_completed = 0
         self.image = MetadataImage()
+        self._laws = Laws(self.image)
         self.voters: VoterSet | None = None
         self._fingerprints: dict[int, str] = {}
         self._voters: dict[int, VoterSet | None] = {}
@@ -64,14 +68,17 @@ class ReplayedMetadata:
             for offset, value in enumerate(batch.values, start=batch.base_offset):
                 record = decode_record(value)
                 before = self._registration(record)
+                self._laws.before(record, offset)
                 image.replay(record, offset, batch.epoch)
                 if isinstance(record, PartitionChangeRecord) and before is not None:
                     self._check_change(record, before, offset)
                 elif self.must_be_calm and _fences(record):
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
                 if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                    self._laws.after(record, before, offset)
                     self._tell(record)
         image.passed(batch.next_offset - 1, batch.epoch)
+        self._laws.batch_ended()
         self._fingerprints[batch.next_offset] = image.fingerprint()
         self._voters[batch.next_offset] = self.voters
         waiting, self._waiting = self._waiting, []

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
 import pytest
 
-from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.harness.simulation.observer.state.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.run.run import simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.world.disk import SimDisk
@@ -18,60 +15,14 @@ from squall.nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-    encode_record,
 )
 from squall.nodes.metadata.snapshot import snapshot_values
 from squall.nodes.ports import NullTrace
-from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.config import Voter
-from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.snapshot_file import ControlRecord
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 from squall.nodes.raft.voters import KRAFT_VOTERS, VoterHistory, VoterSet, voters_record
-
-TOPIC_ID = bytes(range(16))
-
-
-class Log:
-    """A metadata log that the observer follows: brokers 1 to 5, topic-partition events-0 on 1, 2, 3."""
-
-    def __init__(self) -> None:
-        self.observer = ReplayedMetadata()
-        self.records: list[Message] = []
-        brokers = [
-            RegisterBrokerRecord(broker_id=one, broker_epoch=number, fenced=False)
-            for number, one in enumerate((1, 2, 3, 4, 5))
-        ]
-        topic = TopicRecord(name="events", topic_id=TOPIC_ID)
-        self.commit(*brokers, topic)
-        self.commit(
-            PartitionRecord(
-                partition_id=0, topic_id=TOPIC_ID, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, directories=[]
-            )
-        )
-
-    def commit(self, *records: Message) -> None:
-        base = len(self.records)
-        self.records += records
-        values = tuple(encode_record(record) for record in records)
-        self.observer.follow(CommittedBatch(base, 1, 0, values, is_control=False))
-
-    def change(self, **fields: object) -> None:
-        self.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields))  # type: ignore[arg-type]
-
-    def image(self) -> MetadataImage:
-        image = MetadataImage()
-        for offset, record in enumerate(self.records):
-            image.replay(record, offset, 1)
-        return image
-
-
-def breaks(name: str, words: str = "") -> pytest.RaisesContext[InvariantBroken]:
-    return pytest.raises(InvariantBroken, match=f"{name}.*{re.escape(words)}")
-
+from tests.harness.simulation.observer.metadata_log import TOPIC_ID, Log, breaks
 
 # -- RA-05 --------------------------------------------------------------------------------------------------------
 
@@ -129,9 +80,17 @@ def without_an_isr(elr: list[int], last_known: list[int]) -> Log:
     """All brokers of events-0 are fenced, and its ISR is empty: eligible leader replicas are kept."""
     log = Log()
     log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
-    for broker in (1, 2, 3):
-        log.commit(BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker - 1, fenced=1))
-    log.change(isr=[], leader=-1, eligible_leader_replicas=elr, last_known_elr=last_known)
+    log.commit(
+        *(BrokerRegistrationChangeRecord(broker_id=one, broker_epoch=one - 1, fenced=1) for one in (1, 2, 3)),
+        PartitionChangeRecord(
+            topic_id=TOPIC_ID,
+            partition_id=0,
+            isr=[],
+            leader=-1,
+            eligible_leader_replicas=elr,
+            last_known_elr=last_known,
+        ),
+    )
     return log
 
 
@@ -146,20 +105,20 @@ def test_an_empty_isr_gets_its_offline_members_back_when_eligible_leaders_end(
 
 
 def test_nobody_else_joins_an_empty_isr_when_eligible_leaders_end() -> None:
-    log = without_an_isr([2], [1])
+    log = without_an_isr([2], [1, 3])
     log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
     with breaks("CS-02", "broker 1"):
         log.change(isr=[1, 2], eligible_leader_replicas=[], last_known_elr=[])
 
 
 def test_offline_members_do_not_come_back_while_eligible_leaders_are_kept() -> None:
-    log = without_an_isr([2], [1])
+    log = without_an_isr([2], [1, 3])
     with breaks("CS-02", "broker 2"):
         log.change(isr=[2], eligible_leader_replicas=[], last_known_elr=[])
 
 
 def test_an_offline_member_is_not_made_leader_when_eligible_leaders_end() -> None:
-    log = without_an_isr([2], [1])
+    log = without_an_isr([2], [1, 3])
     log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
     with breaks("CS-02", "broker 2"):
         log.change(isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[])

@@ -1,0 +1,181 @@
+"""What must hold of every committed metadata record, whatever the controller decides.
+
+The controller's decisions are many, and what follows from them is judged elsewhere, often long after. These laws need
+no knowledge of why it decides so; each concerns one record, with the image before and after it:
+
+* IS-02  the ISR is a part of the replicas, and the leader is in it. A new topic-partition begins with active members. A
+         topic-partition without a leader gets one of its ISR or ELR, unless the record says that records may be lost
+* IS-09  without eligible leader replicas the ISR is never empty
+* EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
+         that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
+* RA-04  adding and removing replicas are replicas, and none is both. There is a directory for each replica
+* FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
+* MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
+         the same name at once
+
+`Laws` is told of each record before and after it is replayed, and of each batch's end. Its caller keeps the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
+from squall.nodes.metadata.records import (
+    NO_LEADER,
+    RECOVERING,
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from squall.nodes.protocol.schema import Message
+
+
+class Laws:
+    """See the module. Every method raises InvariantBroken."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._fenced: dict[int, int] = {}
+        """Brokers that the batch under way fences, with the offsets of the records."""
+
+    def before(self, record: Message, offset: int) -> None:
+        """Check a record against the image that it will change."""
+        image = self._image
+        if isinstance(record, RegisterBrokerRecord):
+            if record.broker_epoch != offset:
+                raise InvariantBroken(
+                    "MD-08",
+                    f"offset {offset}: broker {record.broker_id} is registered with epoch {record.broker_epoch}",
+                )
+        elif isinstance(record, ProducerIdsRecord):
+            if record.next_producer_id <= image.next_producer_id:
+                raise InvariantBroken(
+                    "MD-08",
+                    f"offset {offset}: producer ids up to {record.next_producer_id} are given to broker "
+                    f"{record.broker_id}, although those up to {image.next_producer_id} are given already",
+                )
+        elif isinstance(record, TopicRecord) and record.name in image.topic_ids:
+            raise InvariantBroken("MD-08", f"offset {offset}: a second topic {record.name} is created")
+        if (broker := _fenced_by(record)) is not None:
+            self._fenced[broker] = offset
+
+    def after(
+        self, record: PartitionRecord | PartitionChangeRecord, before: PartitionRegistration | None, offset: int
+    ) -> None:
+        """Check a topic-partition's new state; `before` is None if the record creates it."""
+        topic = self._image.topics.get(record.topic_id)
+        now = None if topic is None else topic.partitions.get(record.partition_id)
+        if topic is None or now is None:
+            return
+        where = f"{topic.name}-{record.partition_id} at offset {offset}"
+        _check_members(where, now)
+        _check_reassignment(where, now)
+        if before is None:
+            self._check_new(where, now)
+        else:
+            _check_election(where, before, now)
+            if now.isr != before.isr or now.elr != before.elr:
+                self._check_eligible(where, before, now)
+
+    def batch_ended(self) -> None:
+        """Check that brokers which the batch has fenced lead nothing."""
+        fenced, self._fenced = self._fenced, {}
+        for broker, offset in fenced.items():
+            registration = self._image.brokers.get(broker)
+            if registration is None or not registration.fenced:
+                continue
+            for topic in self._image.topics.values():
+                for number in topic.of_broker(broker):
+                    if topic.partitions[number].leader == broker:
+                        raise InvariantBroken(
+                            "FD-02",
+                            f"the batch that fences broker {broker} at offset {offset} leaves it {topic.name}-{number}",
+                        )
+
+    def _check_new(self, where: str, now: PartitionRegistration) -> None:
+        idle = [one for one in now.isr if (broker := self._image.brokers.get(one)) is None or not broker.active]
+        if idle or not now.isr or now.leader == NO_LEADER:
+            raise InvariantBroken(
+                "IS-02",
+                f"{where}: a new topic-partition has leader {now.leader} and ISR {list(now.isr)}, of which {idle} are "
+                "not active",
+            )
+
+    def _check_eligible(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+        if not self._image.features.get(ELIGIBLE_LEADER_REPLICAS, 0):
+            if not now.isr:
+                raise InvariantBroken("IS-09", f"{where}: the ISR is empty, and there are no eligible leader replicas")
+            return
+        had_all = (*before.isr, *before.elr)
+        strangers = [one for one in now.elr if one not in had_all]
+        if strangers:
+            raise InvariantBroken(
+                "EL-02", f"{where}: {strangers} are eligible, and were neither in ISR nor in ELR, {list(had_all)}"
+            )
+        kept = (*now.isr, *now.elr, *now.last_known_elr)
+        forgotten = [one for one in had_all if one in now.replicas and one not in kept]
+        if now.elr and forgotten:
+            raise InvariantBroken(
+                "EL-02",
+                f"{where}: {forgotten} were in ISR or ELR, {list(had_all)}; now the ISR is {list(now.isr)}, the ELR "
+                f"{list(now.elr)}",
+            )
+
+
+def _check_members(where: str, now: PartitionRegistration) -> None:
+    if not now.replicas or _repeated(now.replicas):
+        raise InvariantBroken("RA-04", f"{where}: the replicas are {list(now.replicas)}")
+    if _repeated(now.isr) or not set(now.isr) <= set(now.replicas):
+        raise InvariantBroken("IS-02", f"{where}: the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}")
+    if now.leader != NO_LEADER and now.leader not in now.isr:
+        raise InvariantBroken("IS-02", f"{where}: {now.leader} leads, the ISR is {list(now.isr)}")
+    if _repeated(now.elr) or not set(now.elr) <= set(now.replicas) - set(now.isr):
+        raise InvariantBroken(
+            "EL-02",
+            f"{where}: {list(now.elr)} are eligible, the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}",
+        )
+
+
+def _check_reassignment(where: str, now: PartitionRegistration) -> None:
+    both = set(now.adding) & set(now.removing)
+    if both or not {*now.adding, *now.removing} <= set(now.replicas):
+        raise InvariantBroken(
+            "RA-04",
+            f"{where}: {list(now.adding)} are added and {list(now.removing)} removed; the replicas are "
+            f"{list(now.replicas)}",
+        )
+    if now.directories and len(now.directories) != len(now.replicas):
+        raise InvariantBroken(
+            "RA-04", f"{where}: {len(now.directories)} directories for the replicas {list(now.replicas)}"
+        )
+
+
+def _check_election(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+    """Without a leader nobody joins the ISR, so who becomes the leader has everything, or may lack records."""
+    if before.leader != NO_LEADER or now.leader == NO_LEADER or now.recovery_state == RECOVERING:
+        return
+    known = (*before.isr, *before.elr)
+    if now.leader not in known and before.last_known_elr[:1] != (now.leader,):
+        raise InvariantBroken("IS-02", f"{where}: {now.leader} is elected, and was neither in ISR nor in ELR, {known}")
+
+
+def _fenced_by(record: Message) -> int | None:
+    """Return the broker that a record fences. A registration fences, too: its broker has just begun."""
+    if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
+        return record.broker_id
+    if isinstance(record, FenceBrokerRecord):
+        return record.id
+    if isinstance(record, RegisterBrokerRecord) and record.fenced:
+        return record.broker_id
+    return None
+
+
+def _repeated(members: Sequence[int]) -> bool:
+    return len(set(members)) != len(members)

@@ -1,0 +1,201 @@
+"""What the observer asserts of every metadata record, and the legal records that look like a breach."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from squall.nodes.metadata.records import (
+    RECOVERED,
+    RECOVERING,
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tests.harness.simulation.observer.metadata_log import TOPIC_ID, Log, breaks
+
+OTHER_ID = bytes(reversed(range(16)))
+
+
+def with_eligible_leaders() -> Log:
+    log = Log()
+    log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
+    return log
+
+
+def fenced(broker: int) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker - 1, fenced=1)
+
+
+def change(**fields: object) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields)  # type: ignore[arg-type]
+
+
+def created(**fields: object) -> PartitionRecord:
+    said = {"replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "directories": [], **fields}
+    return PartitionRecord(partition_id=1, topic_id=TOPIC_ID, **said)  # type: ignore[arg-type]
+
+
+# -- IS-02, IS-09 -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields", [{"isr": [1, 2, 4]}, {"isr": [1, 1, 2]}, {"isr": [2, 3]}, {"isr": [2, 3], "leader": 1}], ids=str
+)
+def test_the_isr_is_a_part_of_the_replicas_and_has_the_leader(fields: dict[str, object]) -> None:
+    with breaks("IS-02"):
+        Log().change(**fields)
+
+
+@pytest.mark.parametrize("fields", [{"isr": [3, 1]}, {"isr": [2, 3], "leader": 3}, {"isr": [1], "leader": -1}], ids=str)
+def test_an_isr_in_another_order_another_leader_or_none_are_legal(fields: dict[str, object]) -> None:
+    Log().change(**fields)
+
+
+def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_records() -> None:
+    """EL-04: an unclean election says so; on an empty ISR the last known leader is as good as a member."""
+    log = Log()
+    log.change(isr=[2], leader=-1)
+    with breaks("IS-02", "3 is elected"):
+        log.change(isr=[3], leader=3)
+    log = Log()
+    log.change(isr=[2], leader=-1)
+    log.change(isr=[3], leader=3, leader_recovery_state=RECOVERING)
+    log.change(leader_recovery_state=RECOVERED)
+
+
+@pytest.mark.parametrize("fields", [{"isr": [], "leader": -1}, {"leader": -1}], ids=str)
+def test_a_new_topic_partition_has_members_and_a_leader(fields: dict[str, object]) -> None:
+    with breaks("IS-02", "a new topic-partition"):
+        Log().commit(created(**fields))
+
+
+def test_members_of_a_new_topic_partition_are_active() -> None:
+    log = Log()
+    log.change(isr=[1, 3])
+    log.commit(fenced(2))
+    log.commit(created(isr=[1, 3]))
+    log = Log()
+    log.change(isr=[1, 3])
+    log.commit(fenced(2))
+    with breaks("IS-02", "[2] are not active"):
+        log.commit(created())
+
+
+def test_only_with_eligible_leaders_the_isr_may_be_empty() -> None:
+    with breaks("IS-09"):
+        Log().change(isr=[], leader=-1)
+    with_eligible_leaders().change(isr=[], leader=-1, eligible_leader_replicas=[2, 3], last_known_elr=[1])
+
+
+# -- EL-02 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("elr", [[2], [1], [4], [3, 3]], ids=str)
+def test_eligible_leaders_are_replicas_outside_the_isr(elr: list[int]) -> None:
+    with breaks("EL-02", "are eligible"):
+        with_eligible_leaders().change(isr=[1, 2], eligible_leader_replicas=elr)
+
+
+def test_eligible_leaders_were_members_or_eligible_before() -> None:
+    log = with_eligible_leaders()
+    log.change(isr=[1], eligible_leader_replicas=[2], last_known_elr=[3])
+    log.change(isr=[2], leader=2, eligible_leader_replicas=[1])
+    with breaks("EL-02", "[3] are eligible"):
+        log.change(isr=[1], leader=1, eligible_leader_replicas=[2, 3])
+
+
+def test_no_member_is_forgotten_while_others_are_eligible() -> None:
+    with breaks("EL-02", "[3] were in ISR or ELR"):
+        with_eligible_leaders().change(isr=[1], eligible_leader_replicas=[2])
+
+
+def test_members_that_leave_a_large_enough_isr_are_not_eligible() -> None:
+    """There are min ISR without them: they may miss what is committed from now on."""
+    log = with_eligible_leaders()
+    log.change(isr=[1, 2])
+    log.change(isr=[1], eligible_leader_replicas=[2])
+
+
+def test_a_member_that_is_no_replica_any_more_is_forgotten() -> None:
+    log = with_eligible_leaders()
+    log.change(replicas=[1, 2, 3, 4], adding_replicas=[4], removing_replicas=[3], directories=[])
+    log.change(isr=[1, 2, 4, 3])
+    log.change(replicas=[1, 2, 4], isr=[1, 2, 4], adding_replicas=[], removing_replicas=[], leader=1, directories=[])
+
+
+# -- RA-04 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"replicas": [1, 2, 3, 3]},
+        {"adding_replicas": [4]},
+        {"removing_replicas": [5]},
+        {"replicas": [1, 2, 3, 4], "adding_replicas": [4], "removing_replicas": [4]},
+        {"replicas": [1, 2, 3, 4], "adding_replicas": [4], "directories": [bytes(16)] * 3},
+    ],
+    ids=str,
+)
+def test_a_reassignment_names_each_replica_once_and_no_stranger(fields: dict[str, object]) -> None:
+    with breaks("RA-04"):
+        Log().change(**fields)
+
+
+def test_a_reassignment_adds_and_removes_replicas_with_a_directory_for_each() -> None:
+    Log().change(replicas=[4, 2, 3, 1], adding_replicas=[4], removing_replicas=[1], directories=[bytes(16)] * 4)
+
+
+# -- FD-02 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", [fenced(1), FenceBrokerRecord(id=1, epoch=0)], ids=lambda one: type(one).__name__)
+def test_a_fenced_broker_leads_nothing_once_the_batch_is_over(
+    record: BrokerRegistrationChangeRecord | FenceBrokerRecord,
+) -> None:
+    with breaks("FD-02", "leaves it events-0"):
+        Log().commit(record)
+    Log().commit(record, change(isr=[2, 3], leader=2))
+    Log().commit(change(isr=[2, 3], leader=2), record)
+
+
+def test_a_broker_that_registers_again_leads_nothing_once_the_batch_is_over() -> None:
+    """Its new incarnation is fenced until its first heartbeat."""
+    again = RegisterBrokerRecord(broker_id=1, broker_epoch=7, incarnation_id=bytes(15) + b"2", fenced=True)
+    with breaks("FD-02"):
+        Log().commit(again)
+    Log().commit(again, change(leader=-1))
+
+
+# -- MD-08 --------------------------------------------------------------------------------------------------------
+
+
+def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
+    log = Log()
+    log.commit(RegisterBrokerRecord(broker_id=6, broker_epoch=7))
+    with breaks("MD-08", "broker 6"):
+        log.commit(RegisterBrokerRecord(broker_id=6, broker_epoch=7))
+
+
+def test_producer_ids_are_given_once() -> None:
+    log = Log()
+    log.commit(ProducerIdsRecord(broker_id=1, next_producer_id=1000))
+    log.commit(ProducerIdsRecord(broker_id=1, next_producer_id=2000))
+    with breaks("MD-08", "producer ids"):
+        log.commit(ProducerIdsRecord(broker_id=2, next_producer_id=2000))
+
+
+def test_a_name_is_free_again_when_its_topic_is_deleted() -> None:
+    log = Log()
+    with breaks("MD-08", "second topic"):
+        log.commit(TopicRecord(name="events", topic_id=OTHER_ID))
+    log = Log()
+    log.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    log.commit(TopicRecord(name="events", topic_id=OTHER_ID))
