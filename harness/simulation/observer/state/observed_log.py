@@ -11,7 +11,8 @@ Each replica is read once, when it appends; its high watermark then only moves a
 Some batches no longer count. Below the start of the log (DeleteRecords, retention) nothing is compared. A *declared
 loss* (an unclean election that the topic's settings allow, or as many brokers that lost un-synced records as min ISR
 promises to survive) begins another line of the log: the new leader's. The canonical log is cut where the new leader's
-log first differs from it.
+log first differs from it. That may be below the start, where a leader that was away may still have records; so what was
+canonical there is remembered.
 
 After a loss, old high watermarks prove nothing. A replica keeps its high watermark, from its checkpoint too, when it
 applies the new leader epoch. Its log still holds batches of the old line until the new leader's responses make it
@@ -116,6 +117,8 @@ class ObservedLog:
     def __init__(self, name: str) -> None:
         self.name = name
         self.canonical: dict[int, Batch] = {}
+        self._deleted: dict[int, Batch] = {}
+        """What was canonical and lies below `start` now."""
         self.start = 0
         self.end = 0
         self.leaders: dict[int, str] = {}
@@ -258,7 +261,7 @@ class ObservedLog:
         if start > self.start:
             self.start = start
             for base in [base for base, batch in self.canonical.items() if batch.last < start]:
-                del self.canonical[base]
+                self._deleted[base] = self.canonical.pop(base)
             for key in [key for key, (batch, _) in self._matching.items() if batch.last < start]:
                 del self._matching[key]
             self.end = max(self.end, start)
@@ -269,8 +272,9 @@ class ObservedLog:
         `batches` are all that the leader of `epoch` has, up to `end`. What its high watermark covers is examined again.
         """
         cut = self._common_end(batches, end)
-        for base in [base for base, batch in self.canonical.items() if batch.last >= cut]:
-            del self.canonical[base]
+        for line in (self._deleted, self.canonical):
+            for base in [base for base, batch in line.items() if batch.last >= cut]:
+                del line[base]
         self.start, self.end = min(self.start, cut), cut
         kept = {batch.base: batch for batch in batches if batch.last >= cut and batch.epoch < epoch}
         loss = Loss(epoch, cut, kept)
@@ -280,13 +284,13 @@ class ObservedLog:
         return loss
 
     def _common_end(self, batches: Sequence[Batch], end: int) -> int:
-        """Return the offset up to which a log equals the canonical log.
+        """Return the offset up to which a log equals the canonical log, also where that was deleted since.
 
-        Batches below its first batch were deleted and are not compared.
+        Batches below its own first batch were deleted and are not compared.
         """
         there = {batch.base: batch for batch in batches}
         first = batches[0].base if batches else end
-        for base, batch in self.canonical.items():
+        for base, batch in (*self._deleted.items(), *self.canonical.items()):
             if base >= first and there.get(base) != batch:
                 return min(base, end)
         return min(self.end, end)

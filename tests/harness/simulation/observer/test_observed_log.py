@@ -1,0 +1,61 @@
+"""Where a declared loss begins: at the first batch of the new leader that is not the one which was committed there."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from squall.harness.simulation.observer.state.observed_log import Batch, Loss, ObservedLog
+
+LEADER, LATER = ("b1", 1), ("b2", 1)
+
+
+def batch(base: int, epoch: int) -> Batch:
+    return Batch(base, base, epoch, 100 * epoch + base)
+
+
+def committed(*batches: Batch) -> ObservedLog:
+    log = ObservedLog("events-0")
+    log.seen(LEADER, 0).tail = deque(batches)
+    log.commit(LEADER, batches[-1].last + 1, batches[-1].epoch)
+    return log
+
+
+LOG = (batch(0, 0), batch(1, 0), batch(2, 3), batch(3, 3), batch(4, 3))
+
+
+def loss_by(log: ObservedLog, *batches: Batch) -> Loss:
+    return log.declare_loss(LATER, 5, list(batches), batches[-1].last + 1)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 4])
+def test_a_loss_begins_where_the_leaders_log_differs_also_below_the_logs_start(start: int) -> None:
+    """EL-04: a leader that was away still has what was deleted since. Seed 5000245 of worlds, with other timing."""
+    log = committed(*LOG)
+    log.trim(start)
+    assert loss_by(log, batch(0, 0), batch(1, 0), batch(2, 1), batch(3, 1)).end == 2
+    assert log.end == 2
+    assert log.superseded(3, 2) and not log.superseded(3, 1)
+
+
+@pytest.mark.parametrize("start", [0, 2, 4])
+def test_a_loss_begins_at_the_end_of_a_leaders_log_that_has_nothing_else(start: int) -> None:
+    log = committed(*LOG)
+    log.trim(start)
+    assert loss_by(log, *LOG[:3]).end == 3
+
+
+def test_what_a_leader_has_deleted_itself_is_not_compared() -> None:
+    log = committed(*LOG)
+    log.trim(4)
+    assert loss_by(log, batch(3, 3)).end == 4
+
+
+def test_a_loss_forgets_what_was_deleted_in_the_line_before() -> None:
+    log = committed(*LOG)
+    log.trim(4)
+    loss_by(log, batch(0, 0), batch(1, 0))
+    log.seen(LATER, 0).tail = deque([batch(0, 0), batch(1, 0), batch(2, 5), batch(3, 5)])
+    log.commit(LATER, 4, 5)
+    assert log.declare_loss(LEADER, 6, [batch(0, 0), batch(1, 0), batch(2, 5)], 3).end == 3
