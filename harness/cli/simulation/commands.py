@@ -53,7 +53,7 @@ def simulate(
     ] = True,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="RECIPE", help="a seed continued by others, such as 7@12.5s:99, or a file of it"),
+        typer.Option(metavar="RECIPE", help="a seed continued by others, such as 7@12.5s:99"),
     ] = None,
     buggify_places: Annotated[
         str,
@@ -88,6 +88,8 @@ def simulate(
     from squall.harness.cli.simulation.simulate import simulate as simulate_scenario
     from squall.harness.cli.simulation.simulate import simulate_recipe
 
+    if scenario is None:
+        raise UsageError("no scenario is named", remedy="squall simulate SCENARIO")
     if recipe is not None:
         if seed is not None or seeds != 1:
             raise UsageError("--recipe names its seeds", remedy="leave out --seed and --seeds")
@@ -101,8 +103,6 @@ def simulate(
             recipe, scenario, console(),
             mutants=tuple(mutant or ()), swarm=swarm, keep=keep, observed=observer, buggify=buggify_places,
         )  # fmt: skip
-    if scenario is None:
-        raise UsageError("no scenario is named", remedy="squall simulate SCENARIO, or --recipe FILE")
     return simulate_scenario(
         scenario,
         seeds=seeds,
@@ -223,34 +223,31 @@ def why(
 
 
 EXPLORE_EXAMPLES = (
-    "Examples: squall explore --for 10m · squall explore swarm kitchen-sink --for 1h --corpus corpus · "
-    "squall explore --for 5m --random · squall explore --mutant stale-fetch-appended --corpus corpus --until-failure"
+    "Examples: squall explore --for 10m · squall explore worlds kitchen-sink --for 1h --corpus corpus · "
+    "squall explore swarm --seed 5000 --until-failure"
 )
 
 
 def explore(
-    scenarios: Annotated[
-        list[str] | None, typer.Argument(metavar="[SCENARIO…]", help="by default, the short swarms")
-    ] = None,
+    scenarios: Annotated[list[str] | None, typer.Argument(metavar="[SCENARIO…]", help="by default worlds")] = None,
     duration: Annotated[str, typer.Option("--for", metavar="TIME", help="how long, such as 10m")] = "10m",
-    seed: Annotated[int, typer.Option(help="the first seed; it also decides what is tried")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="the first seed; by default 1, or the one after the highest in the corpus")
+    ] = None,
     corpus: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="continue from this corpus, and keep runs and violations there")
+        Path | None,
+        typer.Option(metavar="DIR", help="what its runs have shown is not new; keep runs with news there"),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")
     ] = None,
-    random: Annotated[
-        bool, typer.Option("--random", help="run plain seeds instead, with the same figures, to compare")
-    ] = False,
-    mutant: MutantsOption = None,
     until_failure: Annotated[
         bool, typer.Option("--until-failure", help="stop at the first run that is not valid")
     ] = False,
     lake: AddToLakeOption = None,
     no_lake: NoLakeOption = False,
 ) -> int:
-    """Search for violations in simulation: continue the runs that showed rare behaviour of the nodes."""
+    """Run seeds for a time, and estimate how much behaviour of the nodes no seed has shown yet."""
     from squall.harness.cli.simulation.explore import ExploreOptions
     from squall.harness.cli.simulation.explore import explore as explore_scenarios
 
@@ -260,8 +257,6 @@ def explore(
         seed=seed,
         corpus=corpus,
         processes=processes,
-        guided=not random,
-        mutants=tuple(mutant or ()),
         until_failure=until_failure,
         lake=lake_for_rows(lake, no_lake),
     )

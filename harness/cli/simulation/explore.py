@@ -1,4 +1,4 @@
-"""`squall explore`: search for violations by continuing the runs that showed rare behaviour; print what was found."""
+"""`squall explore`: run seeds for a time; print how much behaviour of the nodes they showed, and how much is left."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from squall.harness.cli.simulation.simulate import EXIT
 from squall.harness.errors import UsageError
 from squall.harness.lake.adding import RowsAdder
 from squall.harness.lake.rows import Rows, of_seeds
-from squall.harness.simulation.exploration.corpus import Corpus, cover
+from squall.harness.simulation.exploration.corpus import Corpus
 from squall.harness.simulation.exploration.estimate import chao1
 from squall.harness.simulation.exploration.explorer import Explored, Explorer, Progress, for_seconds
-from squall.harness.simulation.run.recipe import recipe_text
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.terminal.known_mutants import refuse_unknown_mutants
-from squall.harness.terminal.paths import shown_path
 from squall.nemesis.core.durations import parse_duration
 from squall.results.checkers.common.text import several
 
 REPORT_SECONDS = 10.0
-DEFAULT_SCENARIOS = ("swarm-unclean", "swarm-min-isr-1", "swarm-rf-2", "swarm-combined", "swarm-elr-switch")
+DEFAULT_SCENARIOS = ("worlds",)
 POINTS = 5
 
 
@@ -36,11 +33,10 @@ class ExploreOptions:
 
     scenarios: tuple[str, ...] = ()
     duration: str = "10m"
-    seed: int = 1
+    seed: int | None = None
+    """The first seed; by default the one after the highest in the corpus."""
     corpus: Path | None = None
     processes: int | None = None
-    guided: bool = True
-    mutants: tuple[str, ...] = ()
     until_failure: bool = False
     lake: Path | None = None
     """Where a row about it is added; None for nowhere."""
@@ -55,10 +51,9 @@ def explore(asked: ExploreOptions, console: Console) -> int:
     for name in scenarios:
         find_scenario(name)  # a wrong name is refused before the first run
     corpus = Corpus(asked.corpus)
-    refuse_unknown_mutants(asked.mutants)
     until = for_seconds(_seconds(asked.duration))
-    replayed = cover(corpus.kept) if asked.mutants and asked.guided else ()
-    explorer = Explorer(scenarios, asked.seed, corpus, mutants=asked.mutants, guided=asked.guided, replayed=replayed)
+    seed = 1 + max((kept.recipe.seed for kept in corpus.kept), default=0) if asked.seed is None else asked.seed
+    explorer = Explorer(scenarios, seed, corpus)
     if corpus.kept:
         told = f"{several(len(corpus.kept), 'run')}, {len(corpus.seen):,} features"
         console.print(f"{'corpus':<11}{told}", highlight=False)
@@ -68,21 +63,19 @@ def explore(asked: ExploreOptions, console: Console) -> int:
         _explore(asked, explorer, until, verdicts, console)
         ended = True
     console.print(summary(explorer.progress, corpus), markup=False, highlight=False)
-    rows.add(lambda: _rows(asked, scenarios, explorer.progress, corpus, known, ended=ended))
+    rows.add(lambda: _rows(seed, scenarios, explorer.progress, corpus, known, ended=ended))
     if not ended:
         raise KeyboardInterrupt
     return max((EXIT[verdict] for verdict in verdicts), key=lambda status: (status == 1, status))
 
 
-def _rows(
-    asked: ExploreOptions, scenarios: Sequence[str], progress: Progress, corpus: Corpus, known: int, *, ended: bool
-) -> Rows:
+def _rows(seed: int, scenarios: Sequence[str], progress: Progress, corpus: Corpus, known: int, *, ended: bool) -> Rows:
     """Return the row of the lake: verdicts of all runs, and how many features they showed that none had shown."""
     failed = [one.result for one in progress.violations]
     row = of_seeds(
         failed,
         scenario=" ".join(scenarios),
-        first_seed=asked.seed,
+        first_seed=seed,
         seeds=progress.runs,
         valid=progress.runs - len(failed),
         processor_s=progress.processor_s,
@@ -91,7 +84,7 @@ def _rows(
         new_behaviours=len(corpus.seen) - known,
         estimated_behaviours=chao1(corpus.seen.values()).estimated,
         engine="local",
-        mutants=list(asked.mutants),
+        mutants=[],
         ended=ended,
     )
     return {"campaigns": [row]} if progress.runs else {}
@@ -119,7 +112,7 @@ def _explore(
         for explored in runs:
             verdicts.append(explored.result.verdict)
             if explored.result.verdict != "valid":
-                console.print(violation(explored, asked), markup=False, highlight=False)
+                console.print(violation(explored), markup=False, highlight=False)
                 if asked.until_failure:
                     return
             if time.monotonic() - reported >= REPORT_SECONDS:
@@ -127,18 +120,12 @@ def _explore(
                 console.print(line(explorer.progress, explorer.corpus), markup=False, highlight=False)
 
 
-def violation(explored: Explored, asked: ExploreOptions) -> str:
-    """Describe a run that is not valid, and keep its recipe in a file if there is a corpus."""
+def violation(explored: Explored) -> str:
+    """Describe a run that is not valid."""
     recipe, result = explored.recipe, explored.result
-    flags = "".join(f" --mutant {mutant}" for mutant in asked.mutants)
-    text = recipe_text(recipe.seed, recipe.kinds, recipe.continuations)
     words = [f"{result.verdict.upper()}  {recipe}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {said}" for said in result.witness[:12]]
-    if asked.corpus is not None:
-        path = asked.corpus / f"violation-{result.digest[:12]}.json"
-        recipe.save(path, asked.mutants)
-        words.append(f"  Kept in {shown_path(path)}")
-    words.append(f"  Repeat with: squall simulate {recipe.scenario} --recipe {text}{flags}")
+    words.append(f"  Repeat with: squall simulate {recipe.scenario} --seed {recipe.seed}")
     return "\n".join(words)
 
 
@@ -168,8 +155,7 @@ def summary(progress: Progress, corpus: Corpus) -> str:
         points = [curve[(len(curve) - 1) * number // POINTS] for number in range(1, POINTS + 1)]
         told = ", ".join(f"{point.features:,} after {point.processor_s:,.0f} s" for point in dict.fromkeys(points))
         lines.append(f"{'curve':<11}{told}")
-        kept = several(len(corpus.kept), "run")
-        lines.append(f"{'corpus':<11}{kept} kept, {len(cover(corpus.kept))} of them show everything")
+        lines.append(f"{'corpus':<11}{several(len(corpus.kept), 'run')} kept")
     names = [f"{', '.join(one.result.broken)} ({one.recipe})" for one in progress.violations]
     lines += [f"{'violation':<11}{name}" for name in names]
     return "\n".join(lines)

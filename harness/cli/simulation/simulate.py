@@ -25,7 +25,7 @@ from squall.harness.simulation.run.buggified import buggify_words, named_places
 from squall.harness.simulation.run.metadata_kinds import kind_of, refuse_kind
 from squall.harness.simulation.run.on_spark import simulate_on_spark
 from squall.harness.simulation.run.parallel import simulate_many
-from squall.harness.simulation.run.recipe import load_recipe, parse_recipe
+from squall.harness.simulation.run.recipe import parse_recipe
 from squall.harness.simulation.run.run import (
     ACKNOWLEDGED,
     BUGGIFY,
@@ -227,7 +227,7 @@ def _rows(
 
 def simulate_recipe(
     text: str,
-    name: str | None,
+    name: str,
     console: Console,
     *,
     mutants: tuple[str, ...] = (),
@@ -236,17 +236,10 @@ def simulate_recipe(
     observed: bool = True,
     buggify: str = "",
 ) -> int:
-    """Run one recipe, from a file or as a text for the scenario of this name. Return the verdict's status."""
+    """Run one recipe of the scenario of this name. Return the verdict's status."""
     refuse_unknown_mutants(mutants)
     named_places(buggify)
-    path = Path(text)
-    if path.is_file():
-        recipe, carried = load_recipe(path)
-        mutants = tuple(dict.fromkeys((*carried, *mutants)))
-    elif name is None:
-        raise UsageError(f"--recipe {text}: no such file", remedy="name the scenario as well, or an existing file")
-    else:
-        recipe = parse_recipe(name, text)
+    recipe = parse_recipe(name, text)
     scenario, said = find_scenario(recipe.scenario, swarm=swarm)
     options = SimOptions(
         swarm=swarm,

@@ -1,1 +1,1 @@
-"""Guided exploration: which behaviour a run showed, and which run to continue next."""
+"""Which behaviour of the nodes seeds have shown, and how much none has shown yet."""

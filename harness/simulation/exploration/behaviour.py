@@ -1,4 +1,4 @@
-"""Record which behaviour of the nodes a run showed: the coverage that guides exploration.
+"""Record which behaviour of the nodes a run showed.
 
 Code coverage is full after a few seeds; what differs between runs is the order of events and the states in which they
 happen. A *feature* is a small tuple of those, and how often it occurred, in buckets as in AFL (1, 2, 3, 4–7, 8–15, …):
@@ -14,7 +14,7 @@ happen. A *feature* is a small tuple of those, and how often it occurred, in buc
     fault       a kind of fault, with the role of the node that it struck and the number of nodes that were down
 
 `Behaviour` is a witness beside the observer: it reads the nodes' own trace and never changes a run. It keeps the time
-at which a feature first reached a bucket, since a continuation begins just before a rare one.
+at which a feature first reached a bucket.
 """
 
 from __future__ import annotations

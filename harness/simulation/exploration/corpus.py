@@ -1,8 +1,8 @@
-"""Keep the recipes that showed something new, in memory and in a directory that several explorers may share.
+"""Keep the runs that showed something new, in memory and in a directory that several explorers may share.
 
 Each kept run is one file of a recipe and its features with the instants of their first showing. A file's name is the
 hash of the recipe, and files are put in place by a rename: explorers at work at once write different files, or the same
-content. `cover` is a greedy minimal set: runs that together show every feature, the run that adds most first.
+content.
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from squall.harness.simulation.exploration.scheduler import Kept
 from squall.harness.simulation.run.recipe import Recipe, parse_recipe, recipe_text
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recipe that showed something new, with the instant at which each feature first showed."""
+
+    recipe: Recipe
+    first: Mapping[str, int]
 
 
 class Corpus:
@@ -48,20 +56,6 @@ class Corpus:
             new += number == 0
             self.seen[feature] = number + 1
         return new
-
-
-def cover(kept: Sequence[Kept]) -> list[Kept]:
-    """Return runs that together show every feature, greedily: the run that adds most first; ties in order."""
-    left = list(kept)
-    missing = {feature: None for one in left for feature in one.first}
-    chosen = []
-    while missing:
-        best = max(left, key=lambda one: sum(feature in missing for feature in one.first))
-        chosen.append(best)
-        left.remove(best)
-        for feature in best.first:
-            missing.pop(feature, None)
-    return chosen
 
 
 def _write(directory: Path, kept: Kept) -> None:

@@ -2,8 +2,8 @@
 
 If many features were seen in a single run, there are many more unseen; if every feature was seen in several, few are
 left. With S seen, f1 of them in one run and f2 in two, at least S + f1²/(2·f2) exist (Chao 1984, bias-corrected where
-f2 is 0). The interval is the log-normal one of Chao 1987, 95 %. It assumes runs drawn alike, so for guided runs it is
-an indication only; the same species-accumulation curve is printed for both.
+f2 is 0). The interval is the log-normal one of Chao 1987, 95 %. It assumes runs drawn alike, which seeds of
+one scenario are.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Explore: choose a run, do it, credit what it showed that no run had shown before; until the time is over.
+"""Explore: run seeds, and count what each showed that no run had shown before; until the time is over.
 
-`Explorer` is the loop of `squall explore` and of the comparison with random exploration. Runs are ordinary simulated
-runs with a witness that collects behaviour. Work is counted in processor seconds of the runs, so that two explorations
-compare at equal work on any machine. With one process the sequence of runs depends on the seed, on the corpus that was
-there, and on the time that runs take (the bandit's cost); each run depends on its recipe alone.
+`Explorer` is the loop of `squall explore`. It takes the scenarios in turn, each with the next seed. Runs are ordinary
+simulated runs with a witness that collects behaviour.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,14 +16,10 @@ from dataclasses import dataclass, field
 from squall.harness.simulation.exploration.behaviour import Behaviour
 from squall.harness.simulation.exploration.corpus import Corpus
 from squall.harness.simulation.exploration.estimate import Accumulated
-from squall.harness.simulation.exploration.scheduler import Choice, Kept, Scheduler
 from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.workers import end_at_once, pool_of_workers
-
-MOST_NEW = 20.0
-"""A run's reward is at most this: the first runs of all show hundreds of features."""
 
 
 @dataclass(frozen=True)
@@ -46,70 +41,44 @@ class Progress:
     curve: list[Accumulated] = field(default_factory=list)
 
 
-def run_recipe(recipe: Recipe, mutants: tuple[str, ...]) -> tuple[SimResult, dict[str, int]]:
+def run_recipe(recipe: Recipe, mutants: tuple[str, ...] = ()) -> tuple[SimResult, dict[str, int]]:
     """Run a recipe. Return its result, and the features with the instants at which they first showed."""
     scenario, said = find_scenario(recipe.scenario)
-    options = SimOptions(
-        mutants=mutants,
-        said=said,
-        kinds=recipe.kinds,
-        continuations=recipe.continuations,
-    )
+    options = SimOptions(mutants=mutants, said=said, kinds=recipe.kinds, continuations=recipe.continuations)
     behaviour = Behaviour()
     result = simulate(scenario, recipe.seed, options, behaviour)
     return result, behaviour.first
 
 
 class Explorer:
-    """Explores scenarios. `replayed` recipes are run first, as they are."""
+    """Explores scenarios, from a first seed on."""
 
-    def __init__(
-        self,
-        scenarios: Sequence[str],
-        seed: int,
-        corpus: Corpus,
-        *,
-        mutants: tuple[str, ...] = (),
-        guided: bool = True,
-        replayed: Sequence[Kept] = (),
-    ) -> None:
+    def __init__(self, scenarios: Sequence[str], seed: int, corpus: Corpus) -> None:
         self.corpus = corpus
         self.progress = Progress()
-        self.scheduler = Scheduler(scenarios, seed, guided=guided)
-        self._mutants = mutants
-        self._replayed = [kept.recipe for kept in replayed]
+        self._recipes = map(Recipe, itertools.cycle(scenarios), itertools.count(seed))
 
     def explore(self, goes_on: Callable[[Progress], bool], processes: int = 1) -> Generator[Explored, None, None]:
         """Run until `goes_on` returns False; yield each run as it ends."""
         if processes == 1:
             while goes_on(self.progress):
-                choice = self._choose()
-                yield self._ended(choice, *run_recipe(choice.recipe, self._mutants))
+                recipe = next(self._recipes)
+                yield self._ended(recipe, *run_recipe(recipe))
             return
         with _pool(processes) as pool:
-            running: dict[Future[tuple[SimResult, dict[str, int]]], Choice] = {}
+            running: dict[Future[tuple[SimResult, dict[str, int]]], Recipe] = {}
             while goes_on(self.progress):
                 while len(running) < processes:
-                    choice = self._choose()
-                    running[pool.submit(run_recipe, choice.recipe, self._mutants)] = choice
+                    recipe = next(self._recipes)
+                    running[pool.submit(run_recipe, recipe)] = recipe
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield self._ended(running.pop(future), *future.result())
 
-    def _choose(self) -> Choice:
-        if self._replayed:
-            return Choice(self._replayed.pop(0), ())
-        return self.scheduler.choose(self.corpus.kept, self.corpus.seen)
-
-    def _ended(self, choice: Choice, result: SimResult, first: dict[str, int]) -> Explored:
-        new = self.corpus.add(choice.recipe, first)
-        self.scheduler.bandit.report(choice.arms, min(MOST_NEW, new), result.processor_s)
-        if choice.parent is not None:
-            self.corpus.kept[choice.parent].continued += 1
-        progress = self.progress
+    def _ended(self, recipe: Recipe, result: SimResult, first: dict[str, int]) -> Explored:
+        progress, explored = self.progress, Explored(recipe, result, self.corpus.add(recipe, first))
         progress.runs += 1
         progress.processor_s += result.processor_s
         progress.curve.append(Accumulated(progress.runs, progress.processor_s, len(self.corpus.seen)))
-        explored = Explored(choice.recipe, result, new)
         if result.verdict == "invalid":
             progress.violations.append(explored)
         return explored
@@ -129,8 +98,3 @@ def for_seconds(seconds: float) -> Callable[[Progress], bool]:
     """Go on for so many seconds of time as it passes."""
     until = time.monotonic() + seconds
     return lambda progress: time.monotonic() < until
-
-
-def for_processor_seconds(seconds: float) -> Callable[[Progress], bool]:
-    """Go on until the runs have taken so much processor time."""
-    return lambda progress: progress.processor_s < seconds

@@ -1,4 +1,4 @@
-"""A recipe: a run that begins with one seed and goes on with others, as a short text or a small file.
+"""A recipe: a run that begins with one seed and goes on with others, as a short text.
 
     7@12.5s:99                        seed 7 until 12.5 s of virtual time, then seed 99
     7@12.5s:99+rpc-hold@20s:3         and from 20 s on seed 3; between them, faults of the kind rpc-hold only
@@ -12,18 +12,15 @@ repeated, bit for bit, which needs nothing but the recipe. Times count from the 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import KINDS
 
-FORMAT = 1
 _PART = re.compile(r"(?:(?P<at>\d+(?:\.\d{1,6})?)s:)?(?P<seed>\d+)(?P<kinds>(?:\+[a-z-]+)*)")
 
 
@@ -52,12 +49,6 @@ class Recipe:
         """Return this recipe until `at`, then the new seed; its own later continuations are dropped."""
         kept = tuple(one for one in self.continuations if one.at < at)
         return Recipe(self.scenario, self.seed, self.kinds, (*kept, Continuation(at, seed, kinds)))
-
-    def save(self, path: Path, mutants: tuple[str, ...] = ()) -> None:
-        """Write the file that `squall simulate --recipe FILE` repeats."""
-        text = recipe_text(self.seed, self.kinds, self.continuations)
-        told = {"format": FORMAT, "scenario": self.scenario, "recipe": text, "mutants": list(mutants)}
-        path.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def recipe_text(seed: int, kinds: Sequence[str], continuations: Sequence[Continuation]) -> str:
@@ -98,17 +89,6 @@ def _part(text: str, part: str) -> tuple[int | None, int, tuple[str, ...]]:
 
 def _wrong(text: str, why: str) -> UsageError:
     return UsageError(f"recipe {text!r}: {why}", remedy="write SEED, or SEED@TIMEs:SEED, such as 7@12.5s:99")
-
-
-def load_recipe(path: Path) -> tuple[Recipe, tuple[str, ...]]:
-    """Read a recipe's file. Return the recipe and its mutants. Raises UsageError."""
-    try:
-        told = json.loads(path.read_text())
-        if told["format"] != FORMAT:
-            raise UsageError(f"{path}: format {told['format']} is not known", remedy=f"the format here is {FORMAT}")
-        return parse_recipe(told["scenario"], told["recipe"]), tuple(told["mutants"])
-    except (ValueError, KeyError, TypeError) as wrong:
-        raise UsageError(f"{path}: not a recipe: {wrong!r}", remedy="squall explore writes such files") from wrong
 
 
 def spliced(

@@ -2,8 +2,8 @@
 
 Each user of randomness has its own stream, keyed by the run's seed and the user's name, so that a change in one place
 does not shift the draws of another. `reseed` gives every stream, present and future, the key of another seed: up to
-that event the run equals the run of the first seed, from there on it is another one. Guided exploration continues runs
-this way (docs/simulation.md, "Guided exploration"). Without `reseed` the draws are those of `Random(f"{seed}/{name}")`.
+that event the run equals the run of the first seed, from there on it is another one. `squall why` continues runs this
+way. Without `reseed` the draws are those of `Random(f"{seed}/{name}")`.
 """
 
 from __future__ import annotations

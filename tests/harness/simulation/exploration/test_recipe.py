@@ -16,7 +16,6 @@ from squall.harness.simulation.exploration.explorer import run_recipe
 from squall.harness.simulation.run.recipe import (
     Continuation,
     Recipe,
-    load_recipe,
     parse_recipe,
     recipe_text,
     spliced,
@@ -48,12 +47,6 @@ def test_the_text_of_a_recipe_can_be_read_back(
 def test_a_wrong_recipe_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_recipe("swarm", text)
-
-
-def test_a_recipe_file_carries_scenario_and_mutants(tmp_path: Path) -> None:
-    recipe = Recipe("swarm", 7, (), (Continuation(12_500_000, 99),))
-    recipe.save(tmp_path / "one.json", ("truncate-to-hw",))
-    assert load_recipe(tmp_path / "one.json") == (recipe, ("truncate-to-hw",))
 
 
 def test_a_continuation_drops_later_ones_of_its_parent() -> None:
@@ -103,11 +96,11 @@ def test_a_continued_run_equals_its_parent_until_the_instant(tmp_path: Path) -> 
 
 def test_a_recipe_repeats_under_any_hash_seed() -> None:
     recipe = Recipe(SCENARIO, 3).continued(8_000_000, 9)
-    result, first = run_recipe(recipe, ())
+    result, first = run_recipe(recipe)
     script = (
         "from squall.harness.simulation.exploration.explorer import run_recipe\n"
         "from squall.harness.simulation.run.recipe import parse_recipe\n"
-        f"result, first = run_recipe(parse_recipe({SCENARIO!r}, '3@8s:9'), ())\n"
+        f"result, first = run_recipe(parse_recipe({SCENARIO!r}, '3@8s:9'))\n"
         "print(result.digest, len(first), sum(first.values()))"
     )
     environment = os.environ | {"PYTHONHASHSEED": "5"}
