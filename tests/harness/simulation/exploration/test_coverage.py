@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall.harness.simulation.exploration import explorer as explorer_module
 from squall.harness.simulation.exploration.behaviour import MOST, Behaviour, bucket, coarse
 from squall.harness.simulation.exploration.corpus import Corpus
 from squall.harness.simulation.exploration.estimate import chao1
 from squall.harness.simulation.exploration.explorer import Explorer, run_recipe
 from squall.harness.simulation.run.recipe import Recipe
+from squall.harness.simulation.run.run import SimResult
 
 
 @given(st.lists(st.integers(0, 5)))
@@ -89,14 +92,20 @@ def test_counts_are_noted_in_buckets_with_their_first_instant() -> None:
     assert behaviour.first == {"pair a ×1": 1, "pair a ×2": 2, "pair a ×3": 3, "pair a ×4": 4, "pair a ×8": 8}
 
 
-def test_scenarios_take_turns_with_one_seed_after_the_other_and_a_seed_shows_nothing_new_twice() -> None:
-    def explored(explorer: Explorer) -> list[tuple[str, int, bool]]:
-        runs = explorer.explore(lambda progress: progress.runs < 3)
-        return [(one.recipe.scenario, one.recipe.seed, one.new > 0) for one in runs]
+def test_scenarios_take_turns_with_one_seed_after_the_other_and_a_seed_shows_nothing_new_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shown(recipe: Recipe) -> tuple[SimResult, dict[str, int]]:
+        return SimResult(recipe.seed, "valid", "", processor_s=2.0), {"common": 1, f"own {recipe}": 1}
 
+    def explored(corpus: Corpus) -> list[tuple[str, int, int]]:
+        explorer = Explorer(["x", "y"], 5, corpus)
+        runs = list(explorer.explore(lambda progress: progress.runs < 3))
+        assert (explorer.progress.runs, explorer.progress.processor_s) == (3, 6.0)
+        return [(one.recipe.scenario, one.recipe.seed, one.new) for one in runs]
+
+    monkeypatch.setattr(explorer_module, "run_recipe", shown)
     corpus = Corpus()
-    turns = [("barren-epoch", 5), ("two-hop-failover", 6), ("barren-epoch", 7)]
-    first = explored(Explorer(["barren-epoch", "two-hop-failover"], 5, corpus))
-    assert [run[:2] for run in first] == turns and first[0][2]
-    again = explored(Explorer(["barren-epoch", "two-hop-failover"], 5, corpus))
-    assert again == [(*turn, False) for turn in turns]
+    assert explored(corpus) == [("x", 5, 2), ("y", 6, 1), ("x", 7, 1)]
+    assert explored(corpus) == [("x", 5, 0), ("y", 6, 0), ("x", 7, 0)]
+    assert corpus.seen["common"] == 6

@@ -252,7 +252,7 @@ class Cluster:
         }
         self.observer.watch(self.processes, {node_id: f"b{node_id}" for node_id in (1, 2, 3)})  # type: ignore[arg-type]
         records: list[Message] = [
-            RegisterBrokerRecord(broker_id=node_id, broker_epoch=node_id, fenced=False) for node_id in (1, 2, 3)
+            RegisterBrokerRecord(broker_id=node_id, broker_epoch=node_id - 1, fenced=False) for node_id in (1, 2, 3)
         ]
         records += [TopicRecord(name=TOPIC, topic_id=TOPIC_ID)]
         records += [

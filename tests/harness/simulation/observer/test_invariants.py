@@ -11,9 +11,11 @@ import re
 import pytest
 
 from squall.harness.simulation.observer.invariants import SWEEP, InvariantBroken, Moment
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
     TopicRecord,
@@ -239,7 +241,8 @@ def test_a_member_whose_new_incarnation_is_not_registered_yet_may_lack_records()
 def test_an_empty_isr_is_legal() -> None:
     """KIP-966: nobody is in sync, somebody is eligible."""
     cluster = committed(10)
-    cluster.change(isr=[], leader=-1, eligible_leader_replicas=[2])
+    cluster.decide(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
+    cluster.change(isr=[], leader=-1, eligible_leader_replicas=[2], last_known_elr=[1, 3])
     cluster.truncate("b3", 0)
 
 
@@ -424,7 +427,7 @@ def test_what_is_committed_after_an_unclean_election_is_held_to_as_ever() -> Non
     cluster.append(1, 12, "b3")
     cluster.commit("b3")
     cluster.truncate("b1", 1)
-    cluster.change(tell=("b2",), leader=1, leader_recovery_state=0)
+    cluster.change(tell=("b2",), leader=3, leader_recovery_state=0)
     replica = cluster.replica("b1")
     replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 2, (1,)
     with breaks("ELECT", "it lacks offset 1"):
@@ -744,7 +747,7 @@ def lets_go(cluster: Cluster) -> None:
 def mark(cluster: Cluster, *tell: str) -> None:
     """Broker 1 is marked as stopping and leads nothing any more; only these brokers hear of it."""
     cluster.decide(
-        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, in_controlled_shutdown=1),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, in_controlled_shutdown=1),
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, isr=[2, 3]),
         tell=tell,
     )
@@ -770,7 +773,7 @@ def test_nobody_waits_for_fenced_stopped_or_reincarnated_brokers() -> None:
         cluster = Cluster()
         mark(cluster, "b1", "b2")
         if trouble == "fenced":
-            cluster.decide(FenceBrokerRecord(id=3, epoch=3), tell=("b2",))
+            cluster.decide(FenceBrokerRecord(id=3, epoch=2), tell=("b2",))
         cluster.processes["b3"].incarnation += trouble == "incarnation"
         cluster.processes["b3"].up = trouble != "down"
         lets_go(cluster)
@@ -786,7 +789,8 @@ def test_a_stopping_broker_that_leads_nothing_is_free_at_once() -> None:
 
 def test_a_fenced_broker_is_let_go_at_once() -> None:
     cluster = Cluster()
-    cluster.decide(FenceBrokerRecord(id=1, epoch=1), tell=("b2",))
+    moved = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[2, 3], leader=2)
+    cluster.decide(FenceBrokerRecord(id=1, epoch=0), moved, tell=("b2",))
     lets_go(cluster)
 
 

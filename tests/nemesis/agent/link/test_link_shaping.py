@@ -173,8 +173,11 @@ def until_close_to(expected: float, measurements: Iterator[float]) -> list[float
 
 @pytest.mark.parametrize(("direction", "expected"), [("in", 0.010), ("out", 0.010), ("both", 0.020)])
 def test_ten_milliseconds_are_ten_to_one_at_the_median(cable: Cable, direction: str, expected: float) -> None:
-    """A busy machine adds delays to a measurement, so the closest of a few counts: a wrong one is never close."""
-    bare = cable.round_trip(rounds=51)
+    """A busy machine adds delays to a measurement, so the closest of a few counts: a wrong one is never close.
+
+    The bare link is measured several times, since a delay there would count in each of the others.
+    """
+    bare = min(cable.round_trip(rounds=51) for _ in range(5))
     cable.shape(delay_s=0.010, direction=direction)
     measured = until_close_to(expected, (cable.round_trip(rounds=101) - bare for _ in range(8)))
     assert measured[-1] == pytest.approx(expected, abs=0.001), measured

@@ -51,7 +51,7 @@ def test_a_poll_that_began_before_the_deletion_was_acknowledged_may_have_them() 
 
 def test_a_broker_that_was_fenced_then_did_not_count() -> None:
     cluster = with_three()
-    cluster.decide(FenceBrokerRecord(id=2, epoch=2))
+    cluster.decide(FenceBrokerRecord(id=2, epoch=1))
     deletes(cluster, 2)
     polls(cluster, 1, 2, node=2)
     with pytest.raises(InvariantBroken, match=r"^DP-16"):
