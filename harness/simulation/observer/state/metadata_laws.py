@@ -8,7 +8,8 @@ no knowledge of why it decides so; each concerns one record, with the image befo
 * IS-09  without eligible leader replicas the ISR is never empty
 * EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
          that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
-* RA-04  adding and removing replicas are replicas, and none is both. There is a directory for each replica
+* RA-04  adding and removing replicas are replicas. One may be both: it was added, and a later reassignment leaves it out.
+         There is a directory for each replica
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
          the same name at once
@@ -144,8 +145,7 @@ def _check_members(where: str, now: PartitionRegistration) -> None:
 
 
 def _check_reassignment(where: str, now: PartitionRegistration) -> None:
-    both = set(now.adding) & set(now.removing)
-    if both or not {*now.adding, *now.removing} <= set(now.replicas):
+    if not {*now.adding, *now.removing} <= set(now.replicas):
         raise InvariantBroken(
             "RA-04",
             f"{where}: {list(now.adding)} are added and {list(now.removing)} removed; the replicas are "

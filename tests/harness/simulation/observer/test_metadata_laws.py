@@ -139,7 +139,6 @@ def test_a_member_that_is_no_replica_any_more_is_forgotten() -> None:
         {"replicas": [1, 2, 3, 3]},
         {"adding_replicas": [4]},
         {"removing_replicas": [5]},
-        {"replicas": [1, 2, 3, 4], "adding_replicas": [4], "removing_replicas": [4]},
         {"replicas": [1, 2, 3, 4], "adding_replicas": [4], "directories": [bytes(16)] * 3},
     ],
     ids=str,
@@ -147,6 +146,13 @@ def test_a_member_that_is_no_replica_any_more_is_forgotten() -> None:
 def test_a_reassignment_names_each_replica_once_and_no_stranger(fields: dict[str, object]) -> None:
     with breaks("RA-04"):
         Log().change(**fields)
+
+
+def test_a_replica_that_was_added_may_be_left_out_again_by_the_next_reassignment() -> None:
+    """RA-08: it is still adding, and removing as well. Seeds 903543, 903598, 903681, 903710 and 903761 of worlds."""
+    log = Log()
+    log.change(replicas=[1, 2, 3, 4], adding_replicas=[4], directories=[bytes(16)] * 4)
+    log.change(replicas=[5, 1, 2, 3, 4], adding_replicas=[5, 4], removing_replicas=[4], directories=[bytes(16)] * 5)
 
 
 def test_a_reassignment_adds_and_removes_replicas_with_a_directory_for_each() -> None:
