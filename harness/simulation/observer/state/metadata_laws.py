@@ -8,7 +8,7 @@ no knowledge of why it decides so; each concerns one record, with the image befo
 * IS-09  without eligible leader replicas the ISR is never empty
 * EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
          that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
-* RA-04  adding and removing replicas are replicas. One may be both: it was added, and a later reassignment leaves it out.
+* RA-04  adding and removing replicas are replicas. One may be both: the next reassignment leaves it out again.
          There is a directory for each replica
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
