@@ -156,12 +156,18 @@ def path_of(notice: Notice, directory: int | None, path: int) -> str:
 
 
 def read_text(thread: int, address: int) -> str:
-    """Read a string from another process's memory, page by page, as the next page may not exist. Raises OSError."""
+    """Read a string from another process's memory, page by page, as the next page may not exist.
+
+    Raises OSError, also if the process has just died: then its memory is there to be opened, and empty.
+    """
     found = b""
     with open(f"/proc/{thread}/mem", "rb", buffering=0) as memory:
         while len(found) < LONGEST_PATH:
             memory.seek(address + len(found))
-            found += memory.read(PAGE - (address + len(found)) % PAGE)
+            page = memory.read(PAGE - (address + len(found)) % PAGE)
+            if not page:
+                raise ProcessLookupError(f"thread {thread} has no memory any more")
+            found += page
             if b"\0" in found:
                 break
     return os.fsdecode(found.partition(b"\0")[0])
