@@ -8,13 +8,18 @@ no knowledge of why it decides so; each concerns one record, with the image befo
 * IS-09  without eligible leader replicas the ISR is never empty
 * EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
          that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
-* RA-04  adding and removing replicas are replicas. One may be both: the next reassignment leaves it out again.
-         There is a directory for each replica
+* RA-04  adding and removing replicas are replicas. One may be both: it was added, and the next reassignment leaves it
+         out again. There is a directory for each replica
+* RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
+         and then only those that it had added
+* CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
+         eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
+         them, and these are offline (EL-06)
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
          the same name at once
 
-`Laws` is told of each record before and after it is replayed, and of each batch's end. Its caller keeps the image.
+`MetadataLaws` is told of each record before and after it is replayed, and of each batch's end. Its caller replays.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ from squall.nodes.metadata.records import (
 from squall.nodes.protocol.schema import Message
 
 
-class Laws:
+class MetadataLaws:
     """See the module. Every method raises InvariantBroken."""
 
     def __init__(self, image: MetadataImage) -> None:
@@ -64,7 +69,9 @@ class Laws:
                 )
         elif isinstance(record, TopicRecord) and record.name in image.topic_ids:
             raise InvariantBroken("MD-08", f"offset {offset}: a second topic {record.name} is created")
-        if (broker := _fenced_by(record)) is not None:
+        if isinstance(record, RegisterBrokerRecord) and record.fenced:
+            self._fenced[record.broker_id] = offset
+        elif (broker := fenced_by(record)) is not None:
             self._fenced[broker] = offset
 
     def after(
@@ -76,6 +83,9 @@ class Laws:
         if topic is None or now is None:
             return
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
+        if before is not None:
+            _check_leaving(where, before, now)
+            self._check_coming(where, before, now)
         _check_members(where, now)
         _check_reassignment(where, now)
         if before is None:
@@ -109,8 +119,24 @@ class Laws:
                 "not active",
             )
 
+    def _check_coming(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+        kept = () if before.isr or self._eligible_leaders else before.elr or before.last_known_elr[:1]
+        coming = [one for one in now.isr if one not in before.isr and one not in kept]
+        if now.leader >= 0 and now.leader != before.leader and now.leader not in coming:
+            coming.append(now.leader)
+        for one in coming:
+            broker = self._image.brokers.get(one)
+            if broker is None or not broker.active:
+                raise InvariantBroken(
+                    "CS-02", f"{where}: broker {one} leads or joins the ISR, but is {broker or 'not registered'}"
+                )
+
+    @property
+    def _eligible_leaders(self) -> bool:
+        return self._image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
     def _check_eligible(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
-        if not self._image.features.get(ELIGIBLE_LEADER_REPLICAS, 0):
+        if not self._eligible_leaders:
             if not now.isr:
                 raise InvariantBroken("IS-09", f"{where}: the ISR is empty, and there are no eligible leader replicas")
             return
@@ -128,6 +154,23 @@ class Laws:
                 f"{where}: {forgotten} were in ISR or ELR, {list(had_all)}; now the ISR is {list(now.isr)}, the ELR "
                 f"{list(now.elr)}",
             )
+
+
+def leaves_for_good(before: PartitionRegistration, now: PartitionRegistration) -> list[int]:
+    """Return the replicas that a completed reassignment takes away; none if one is cancelled."""
+    leaving = [one for one in before.replicas if one not in now.replicas]
+    return [] if all(one in before.adding for one in leaving) else leaving
+
+
+def _check_leaving(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+    leaving = leaves_for_good(before, now)
+    behind = [one for one in now.replicas if one not in now.isr]
+    if leaving and behind:
+        raise InvariantBroken(
+            "RA-05",
+            f"{where}: replicas {leaving} leave, but {behind} of {list(now.replicas)} are not in the ISR "
+            f"{list(now.isr)}",
+        )
 
 
 def _check_members(where: str, now: PartitionRegistration) -> None:
@@ -162,19 +205,15 @@ def _check_election(where: str, before: PartitionRegistration, now: PartitionReg
     if before.leader != NO_LEADER or now.leader == NO_LEADER or now.recovery_state == RECOVERING:
         return
     known = (*before.isr, *before.elr)
-    if now.leader not in known and before.last_known_elr[:1] != (now.leader,):
+    if now.leader not in known:
         raise InvariantBroken("IS-02", f"{where}: {now.leader} is elected, and was neither in ISR nor in ELR, {known}")
 
 
-def _fenced_by(record: Message) -> int | None:
-    """Return the broker that a record fences. A registration fences, too: its broker has just begun."""
+def fenced_by(record: Message) -> int | None:
+    """Return the broker that a record fences; None if it is about something else. A registration is not meant."""
     if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
         return record.broker_id
-    if isinstance(record, FenceBrokerRecord):
-        return record.id
-    if isinstance(record, RegisterBrokerRecord) and record.fenced:
-        return record.broker_id
-    return None
+    return record.id if isinstance(record, FenceBrokerRecord) else None
 
 
 def _repeated(members: Sequence[int]) -> bool:

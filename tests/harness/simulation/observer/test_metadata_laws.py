@@ -59,7 +59,7 @@ def test_an_isr_in_another_order_another_leader_or_none_are_legal(fields: dict[s
 
 
 def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_records() -> None:
-    """EL-04: an unclean election says so; on an empty ISR the last known leader is as good as a member."""
+    """EL-04: an unclean election says so, also that of the last known leader."""
     log = Log()
     log.change(isr=[2], leader=-1)
     with breaks("IS-02", "3 is elected"):
@@ -68,6 +68,18 @@ def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_r
     log.change(isr=[2], leader=-1)
     log.change(isr=[3], leader=3, leader_recovery_state=RECOVERING)
     log.change(leader_recovery_state=RECOVERED)
+
+
+def test_the_last_known_leader_of_an_empty_isr_may_lack_records() -> None:
+    """EL-04, disagreement X33: Kafka elects it, too, and says that it is recovering."""
+    for recovering in (True, False):
+        log = with_eligible_leaders()
+        log.change(isr=[], leader=-1, last_known_elr=[1, 2, 3])
+        if recovering:
+            log.change(isr=[1], leader=1, last_known_elr=[], leader_recovery_state=RECOVERING)
+        else:
+            with breaks("IS-02", "1 is elected"):
+                log.change(isr=[1], leader=1, last_known_elr=[])
 
 
 @pytest.mark.parametrize("fields", [{"isr": [], "leader": -1}, {"leader": -1}], ids=str)
