@@ -64,8 +64,8 @@ def new_behaviours(scenario: Scenario, seeds: Sequence[int]) -> Measurement:
     for seed in seeds:
         behaviour = Behaviour()
         spent = simulate(scenario, seed, witness=behaviour).processor_s
-        samples.append(60 * len(behaviour.first.keys() - known) / spent)
-        known.update(behaviour.first)
+        samples.append(60 * len(behaviour.features - known) / spent)
+        known |= behaviour.features
         worked += spent
     name = f"new behaviours per minute of a core, of the first {len(seeds)} seeds"
     return Measurement(name, 60 * len(known) / worked, "behaviours/min", samples=tuple(samples))

@@ -236,7 +236,7 @@ def explore(
     ] = None,
     corpus: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="what its runs have shown is not new; keep runs with news there"),
+        typer.Option(metavar="DIR", help="what its seeds showed is not new; keep seeds with something new there"),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="how many runs at once; by default one for each core")

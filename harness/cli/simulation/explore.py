@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,10 @@ def explore(asked: ExploreOptions, console: Console) -> int:
         find_scenario(name)  # a wrong name is refused before the first run
     corpus = Corpus(asked.corpus)
     until = for_seconds(_seconds(asked.duration))
-    seed = 1 + max((kept.recipe.seed for kept in corpus.kept), default=0) if asked.seed is None else asked.seed
+    seed = 1 + max((kept.seed for kept in corpus.kept), default=0) if asked.seed is None else asked.seed
     explorer = Explorer(scenarios, seed, corpus)
     if corpus.kept:
-        told = f"{several(len(corpus.kept), 'run')}, {len(corpus.seen):,} features"
+        told = f"{several(len(corpus.kept), 'seed')}, {len(corpus.seen):,} features"
         console.print(f"{'corpus':<11}{told}", highlight=False)
     verdicts = ["valid"]
     rows, known, ended = RowsAdder(asked.lake, console, "explore"), len(corpus.seen), False
@@ -71,7 +72,7 @@ def explore(asked: ExploreOptions, console: Console) -> int:
 
 def _rows(seed: int, scenarios: Sequence[str], progress: Progress, corpus: Corpus, known: int, *, ended: bool) -> Rows:
     """Return the row of the lake: verdicts of all runs, and how many features they showed that none had shown."""
-    failed = [one.result for one in progress.violations]
+    failed = [one.result for one in progress.failed]
     row = of_seeds(
         failed,
         scenario=" ".join(scenarios),
@@ -122,10 +123,10 @@ def _explore(
 
 def violation(explored: Explored) -> str:
     """Describe a run that is not valid."""
-    recipe, result = explored.recipe, explored.result
-    words = [f"{result.verdict.upper()}  {recipe}: {', '.join(result.broken)}", f"  {result.problem}"]
+    result = explored.result
+    words = [f"{result.verdict.upper()}  {explored}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {said}" for said in result.witness[:12]]
-    words.append(f"  Repeat with: squall simulate {recipe.scenario} --seed {recipe.seed}")
+    words.append(f"  Repeat with: squall simulate {explored.scenario} --seed {result.seed}")
     return "\n".join(words)
 
 
@@ -134,8 +135,13 @@ def line(progress: Progress, corpus: Corpus) -> str:
     richness = chao1(corpus.seen.values())
     return (
         f"{'explore':<11}{several(progress.runs, 'run')}, {progress.processor_s:,.0f} s of processor time, "
-        f"{richness}, {rate(progress):.1f} new a minute, {several(len(progress.violations), 'violation')}"
+        f"{richness}, {rate(progress):.1f} new a minute, {_failures(progress)}"
     )
+
+
+def _failures(progress: Progress) -> str:
+    verdicts = Counter(one.result.verdict for one in progress.failed)
+    return f"{verdicts['invalid']:,} invalid, {verdicts['unknown']:,} unknown"
 
 
 def rate(progress: Progress) -> float:
@@ -148,14 +154,13 @@ def rate(progress: Progress) -> float:
 
 
 def summary(progress: Progress, corpus: Corpus) -> str:
-    """Return what was done, the accumulation curve, and the size of a minimal corpus."""
+    """Return what was done, the accumulation curve, and the seeds that are not valid."""
     lines = [line(progress, corpus)]
     curve = progress.curve
     if curve:
         points = [curve[(len(curve) - 1) * number // POINTS] for number in range(1, POINTS + 1)]
         told = ", ".join(f"{point.features:,} after {point.processor_s:,.0f} s" for point in dict.fromkeys(points))
         lines.append(f"{'curve':<11}{told}")
-        lines.append(f"{'corpus':<11}{several(len(corpus.kept), 'run')} kept")
-    names = [f"{', '.join(one.result.broken)} ({one.recipe})" for one in progress.violations]
-    lines += [f"{'violation':<11}{name}" for name in names]
+        lines.append(f"{'new':<11}{several(len(corpus.kept), 'seed')} showed something that none before had shown")
+    lines += [f"{one.result.verdict:<11}{', '.join(one.result.broken)} ({one})" for one in progress.failed]
     return "\n".join(lines)

@@ -13,8 +13,7 @@ happen. A *feature* is a small tuple of those, and how often it occurred, in buc
     client      an operation with its outcome and error
     fault       a kind of fault, with the role of the node that it struck and the number of nodes that were down
 
-`Behaviour` is a witness beside the observer: it reads the nodes' own trace and never changes a run. It keeps the time
-at which a feature first reached a bucket.
+`Behaviour` is a witness beside the observer: it reads the nodes' own trace and never changes a run.
 """
 
 from __future__ import annotations
@@ -46,15 +45,14 @@ def coarse(number: int) -> int:
 
 
 class Behaviour(Witness):
-    """Collects the features of one run. `first` maps each feature with its count's bucket to its first instant."""
+    """Collects the features of one run, each with its count's bucket."""
 
     def __init__(self) -> None:
-        self.first: dict[str, int] = {}
+        self.features: set[str] = set()
         self._counts: dict[Feature, int] = {}
         self._last: dict[tuple[object, ...], str] = {}
         self._roles: dict[object, str] = {}
         self._leads: dict[tuple[object, ...], bool] = {}
-        self._repeated: dict[tuple[object, ...], int] = {}
 
     def beside(self, trace: Trace) -> Trace:
         self._trace = trace
@@ -62,7 +60,6 @@ class Behaviour(Witness):
 
     def watch(self, world: SimWorld) -> None:
         self._world = world
-        self._kernel = world.kernel
         self._names = {place.name: place.node_id for place in world.places}
 
     def event(self, name: str, **fields: object) -> None:
@@ -149,7 +146,7 @@ class Behaviour(Witness):
         count = self._counts[feature] = self._counts.get(feature, 0) + 1
         if count <= 3 or (count & (count - 1) == 0 and count <= MOST):
             words = " ".join(str(part) for part in feature)
-            self.first[f"{words} ×{count}"] = self._kernel.now
+            self.features.add(f"{words} ×{count}")
 
 
 def _number(fields: dict[str, object], key: str) -> int:

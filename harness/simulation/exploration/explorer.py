@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from squall.harness.simulation.exploration.behaviour import Behaviour
 from squall.harness.simulation.exploration.corpus import Corpus
 from squall.harness.simulation.exploration.estimate import Accumulated
-from squall.harness.simulation.run.recipe import Recipe
 from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.workers import end_at_once, pool_of_workers
@@ -24,11 +23,14 @@ from squall.harness.simulation.run.workers import end_at_once, pool_of_workers
 
 @dataclass(frozen=True)
 class Explored:
-    """One run: its result, what it showed, and how much of that was new."""
+    """One seed: its result, and how much of what it showed was new."""
 
-    recipe: Recipe
+    scenario: str
     result: SimResult
     new: int
+
+    def __str__(self) -> str:
+        return f"{self.scenario} {self.result.seed}"
 
 
 @dataclass
@@ -37,17 +39,17 @@ class Progress:
 
     runs: int = 0
     processor_s: float = 0.0
-    violations: list[Explored] = field(default_factory=list)
+    failed: list[Explored] = field(default_factory=list)
+    """Runs that are not valid: invalid or unknown."""
     curve: list[Accumulated] = field(default_factory=list)
 
 
-def run_recipe(recipe: Recipe, mutants: tuple[str, ...] = ()) -> tuple[SimResult, dict[str, int]]:
-    """Run a recipe. Return its result, and the features with the instants at which they first showed."""
-    scenario, said = find_scenario(recipe.scenario)
-    options = SimOptions(mutants=mutants, said=said, kinds=recipe.kinds, continuations=recipe.continuations)
+def run_seed(scenario: str, seed: int, mutants: tuple[str, ...] = ()) -> tuple[SimResult, set[str]]:
+    """Run a seed. Return its result, and the features that it showed."""
+    found, said = find_scenario(scenario)
     behaviour = Behaviour()
-    result = simulate(scenario, recipe.seed, options, behaviour)
-    return result, behaviour.first
+    result = simulate(found, seed, SimOptions(mutants=mutants, said=said), behaviour)
+    return result, behaviour.features
 
 
 class Explorer:
@@ -56,31 +58,32 @@ class Explorer:
     def __init__(self, scenarios: Sequence[str], seed: int, corpus: Corpus) -> None:
         self.corpus = corpus
         self.progress = Progress()
-        self._recipes = map(Recipe, itertools.cycle(scenarios), itertools.count(seed))
+        self._turns = zip(itertools.cycle(scenarios), itertools.count(seed), strict=False)
 
     def explore(self, goes_on: Callable[[Progress], bool], processes: int = 1) -> Generator[Explored, None, None]:
         """Run until `goes_on` returns False; yield each run as it ends."""
         if processes == 1:
             while goes_on(self.progress):
-                recipe = next(self._recipes)
-                yield self._ended(recipe, *run_recipe(recipe))
+                scenario, seed = next(self._turns)
+                yield self._ended(scenario, *run_seed(scenario, seed))
             return
         with _pool(processes) as pool:
-            running: dict[Future[tuple[SimResult, dict[str, int]]], Recipe] = {}
+            running: dict[Future[tuple[SimResult, set[str]]], str] = {}
             while goes_on(self.progress):
                 while len(running) < processes:
-                    recipe = next(self._recipes)
-                    running[pool.submit(run_recipe, recipe)] = recipe
+                    scenario, seed = next(self._turns)
+                    running[pool.submit(run_seed, scenario, seed)] = scenario
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield self._ended(running.pop(future), *future.result())
 
-    def _ended(self, recipe: Recipe, result: SimResult, first: dict[str, int]) -> Explored:
-        progress, explored = self.progress, Explored(recipe, result, self.corpus.add(recipe, first))
+    def _ended(self, scenario: str, result: SimResult, features: set[str]) -> Explored:
+        progress = self.progress
+        explored = Explored(scenario, result, self.corpus.add(scenario, result.seed, features))
         progress.runs += 1
         progress.processor_s += result.processor_s
         progress.curve.append(Accumulated(progress.runs, progress.processor_s, len(self.corpus.seen)))
-        if result.verdict == "invalid":
-            progress.violations.append(explored)
+        if result.verdict != "valid":
+            progress.failed.append(explored)
         return explored
 
 

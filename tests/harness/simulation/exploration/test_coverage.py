@@ -14,8 +14,7 @@ from squall.harness.simulation.exploration import explorer as explorer_module
 from squall.harness.simulation.exploration.behaviour import MOST, Behaviour, bucket, coarse
 from squall.harness.simulation.exploration.corpus import Corpus
 from squall.harness.simulation.exploration.estimate import chao1
-from squall.harness.simulation.exploration.explorer import Explorer, run_recipe
-from squall.harness.simulation.run.recipe import Recipe
+from squall.harness.simulation.exploration.explorer import Explorer, run_seed
 from squall.harness.simulation.run.run import SimResult
 
 
@@ -47,11 +46,11 @@ def test_nothing_is_unseen_when_nothing_was_seen_only_once() -> None:
 
 def test_only_runs_with_something_new_are_kept_and_two_explorers_share_a_directory(tmp_path: Path) -> None:
     one, other = Corpus(tmp_path), Corpus(tmp_path)
-    assert one.add(Recipe("swarm", 1), {"a": 5}) == 1
-    assert one.add(Recipe("swarm", 2), {"a": 6}) == 0
-    assert other.add(Recipe("swarm", 3), {"a": 5, "b": 9}) == 2
+    assert one.add("swarm", 1, {"a"}) == 1
+    assert one.add("swarm", 2, {"a"}) == 0
+    assert other.add("swarm", 3, {"a", "b"}) == 2
     both = Corpus(tmp_path)
-    assert sorted(kept.recipe.seed for kept in both.kept) == [1, 3]
+    assert sorted((kept.scenario, kept.seed) for kept in both.kept) == [("swarm", 1), ("swarm", 3)]
     assert both.seen == {"a": 2, "b": 1}
 
 
@@ -73,38 +72,33 @@ def test_behaviour_does_not_change_a_run_and_tells_runs_apart() -> None:
     from squall.harness.simulation.run.scenarios import find_scenario
 
     scenario, _ = find_scenario("barren-epoch")
-    result, first = run_recipe(Recipe("barren-epoch", 3))
+    result, features = run_seed("barren-epoch", 3)
     assert simulate(scenario, 3).digest == result.digest
-    _, mutated = run_recipe(Recipe("barren-epoch", 3), ("ack-before-replication",))
-    assert first.keys() != mutated.keys()
-    assert {"pair", "quorum", "client", "lead", "log_opened"} <= {feature.split()[0] for feature in first}
+    assert run_seed("barren-epoch", 3)[1] == features
+    assert run_seed("barren-epoch", 3, ("ack-before-replication",))[1] != features
+    assert {"pair", "quorum", "client", "lead", "log_opened"} <= {feature.split()[0] for feature in features}
 
 
-def test_counts_are_noted_in_buckets_with_their_first_instant() -> None:
-    class Clock:
-        now = 0
-
+def test_counts_are_noted_in_buckets() -> None:
     behaviour = Behaviour()
-    behaviour._kernel = Clock()  # type: ignore[assignment]
-    for instant in range(1, 10):
-        Clock.now = instant
+    for _ in range(9):
         behaviour._note(("pair", "a"))
-    assert behaviour.first == {"pair a ×1": 1, "pair a ×2": 2, "pair a ×3": 3, "pair a ×4": 4, "pair a ×8": 8}
+    assert behaviour.features == {"pair a ×1", "pair a ×2", "pair a ×3", "pair a ×4", "pair a ×8"}
 
 
 def test_scenarios_take_turns_with_one_seed_after_the_other_and_a_seed_shows_nothing_new_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def shown(recipe: Recipe) -> tuple[SimResult, dict[str, int]]:
-        return SimResult(recipe.seed, "valid", "", processor_s=2.0), {"common": 1, f"own {recipe}": 1}
+    def shown(scenario: str, seed: int) -> tuple[SimResult, set[str]]:
+        return SimResult(seed, "valid", "", processor_s=2.0), {"common", f"own {scenario} {seed}"}
 
     def explored(corpus: Corpus) -> list[tuple[str, int, int]]:
         explorer = Explorer(["x", "y"], 5, corpus)
         runs = list(explorer.explore(lambda progress: progress.runs < 3))
         assert (explorer.progress.runs, explorer.progress.processor_s) == (3, 6.0)
-        return [(one.recipe.scenario, one.recipe.seed, one.new) for one in runs]
+        return [(one.scenario, one.result.seed, one.new) for one in runs]
 
-    monkeypatch.setattr(explorer_module, "run_recipe", shown)
+    monkeypatch.setattr(explorer_module, "run_seed", shown)
     corpus = Corpus()
     assert explored(corpus) == [("x", 5, 2), ("y", 6, 1), ("x", 7, 1)]
     assert explored(corpus) == [("x", 5, 0), ("y", 6, 0), ("x", 7, 0)]

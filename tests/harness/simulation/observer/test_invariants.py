@@ -427,7 +427,8 @@ def test_what_is_committed_after_an_unclean_election_is_held_to_as_ever() -> Non
     cluster.append(1, 12, "b3")
     cluster.commit("b3")
     cluster.truncate("b1", 1)
-    cluster.change(tell=("b2",), leader=3, leader_recovery_state=0)  # epoch 2; with b1 in the ISR, ISR would break first
+    # Leader epoch 2 begins. If b1 were in the ISR, ISR would break before ELECT.
+    cluster.change(tell=("b2",), leader=3, leader_recovery_state=0)
     replica = cluster.replica("b1")
     replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 2, (1,)
     with breaks("ELECT", "it lacks offset 1"):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.exploration.explorer import run_recipe
 from squall.harness.simulation.run.recipe import (
     Continuation,
     Recipe,
@@ -20,7 +19,7 @@ from squall.harness.simulation.run.recipe import (
     recipe_text,
     spliced,
 )
-from squall.harness.simulation.run.run import SimOptions, Simulation
+from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import KINDS
@@ -95,16 +94,10 @@ def test_a_continued_run_equals_its_parent_until_the_instant(tmp_path: Path) -> 
 
 
 def test_a_recipe_repeats_under_any_hash_seed() -> None:
-    recipe = Recipe(SCENARIO, 3).continued(8_000_000, 9)
-    result, first = run_recipe(recipe)
-    script = (
-        "from squall.harness.simulation.exploration.explorer import run_recipe\n"
-        "from squall.harness.simulation.run.recipe import parse_recipe\n"
-        f"result, first = run_recipe(parse_recipe({SCENARIO!r}, '3@8s:9'))\n"
-        "print(result.digest, len(first), sum(first.values()))"
-    )
+    scenario, _ = find_scenario(SCENARIO)
+    options = SimOptions(continuations=Recipe(SCENARIO, 3).continued(8_000_000, 9).continuations)
+    squall = Path(sys.executable).with_name("squall")
+    command = [squall, "simulate", SCENARIO, "--recipe", "3@8s:9", "--no-lake"]
     environment = os.environ | {"PYTHONHASHSEED": "5"}
-    told = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert told == [result.digest, str(len(first)), str(sum(first.values()))]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert simulate(scenario, 3, options).digest in told
