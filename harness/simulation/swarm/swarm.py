@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 
 from pydantic import TypeAdapter
@@ -83,6 +84,8 @@ class Swarm:
         self._voters = VoterBudget(world)
         self._operator = operator
         self._moments = moments or Moments()
+        for name, host in world.sim_hosts.items():
+            host.may_kill = partial(self._budget.allows, "crash-broker", name, 0.0)
 
     async def run(self) -> None:
         """Run until the last fault is healed."""

@@ -53,6 +53,7 @@ class SimHost:
 
     `addresses` maps the names of all hosts of the world to addresses, for probes and for isolating a host from all
     others. `reconfigure` sets what the node's settings have from its next start on beside those of its place.
+    `may_kill` tells whether a node that is too slow to stop may be killed now; if not, the stop goes on.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class SimHost:
         reconfigure: Callable[[Mapping[str, str]], None],
     ) -> None:
         self.process = process
+        self.may_kill: Callable[[], bool] = lambda: True
         self._configure = reconfigure
         self._kernel = kernel
         self._network = network
@@ -205,19 +207,22 @@ class SimHost:
         return {"pid": self.process.incarnation}
 
     async def _stop(self, arguments: Arguments) -> Answer:
-        """Send SIGTERM, then kill if that does not suffice."""
+        """Send SIGTERM, then kill if that does not suffice, and as soon as it is permitted."""
         if not self.process.running:
             return {"pid": None, "by_itself": True}
         pid, timeout = self.process.incarnation, arguments.get("timeout", STOP_TIMEOUT_S)
         assert isinstance(timeout, int | float)
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.process.ask_to_stop(lambda: None if over.done() else over.set_result(None))
-        try:
-            await asyncio.wait_for(over, timeout)
-        except TimeoutError:
-            self.process.crash()
-            return {"pid": pid, "by_itself": False}
-        return {"pid": pid, "by_itself": True}
+        over = asyncio.Event()
+        self.process.ask_to_stop(over.set)
+        while True:
+            try:
+                await asyncio.wait_for(over.wait(), timeout)
+            except TimeoutError:
+                if self.may_kill():
+                    self.process.crash()
+                    return {"pid": pid, "by_itself": False}
+            else:
+                return {"pid": pid, "by_itself": True}
 
     def _kill(self, arguments: Arguments) -> Answer:
         pid = self._ended(arguments, "proc.kill")

@@ -10,6 +10,8 @@ import pytest
 from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import CRASHING, FLUSH_MESSAGES, LOSSY, FaultBudget
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.workloads.clients.common.client import Topic
 from squall.workloads.clients.native.admin import NativeAdmin
@@ -24,10 +26,10 @@ class Cluster:
         self.world = SimWorld(ClusterShape(config=dict(FAST, **(config or {}))), 1, topics={})
         self.world.start()
         self.world.kernel.run_until_complete(self._create_topic())
-        self.budget = FaultBudget(self.world, [self._options(synced=synced), *others])
+        self.budget = FaultBudget(self.world, [self.options(synced=synced), *others])
 
     @staticmethod
-    def _options(*, synced: bool) -> TopicOptions:
+    def options(*, synced: bool = False) -> TopicOptions:
         return TopicOptions(min_insync_replicas=2, config={FLUSH_MESSAGES: 1} if synced else {})
 
     async def _create_topic(self) -> None:
@@ -155,6 +157,23 @@ def test_one_topic_that_relies_on_replication_makes_a_power_loss_a_loss() -> Non
     cluster = Cluster(None, TopicOptions(min_insync_replicas=2), synced=True)
     assert cluster.allows("power-loss-broker", "b1")
     assert not cluster.allows("power-loss-broker", "b2")
+    cluster.end()
+
+
+@pytest.mark.parametrize("other_lost_records", [True, False])
+def test_a_broker_that_is_slow_to_stop_is_killed_only_where_it_may_crash(other_lost_records: bool) -> None:
+    """A restart that ends in a kill counts for the controller as a loss of records. Seed 904418 of worlds: all three
+    members of an ISR with min ISR 3 had then restarted uncleanly, and two of them had lost records."""
+    cluster = Cluster()
+    loss = SwarmFault(0.0, "power-loss-broker", ("b1",), 30.0, words={"fault": "power-loss", "target": "b1"})
+    restart = SwarmFault(0.5, "restart-broker", ("b2",), 0.1)
+    pause = SwarmFault(0.5005, "pause-broker", ("b2",), 15.0, words={"fault": "pause", "target": "b2"})
+    faults = [loss, restart, pause] if other_lost_records else [restart, pause]
+    swarm = Swarm(cluster.world, faults, [cluster.options()])
+    cluster.world.kernel.run_until_complete(swarm.run())
+    assert swarm.postponed == 0
+    assert cluster.world.processes["b2"].incarnation == 2
+    assert cluster.world.processes["b2"].unclean_restarts == (0 if other_lost_records else 1)
     cluster.end()
 
 
