@@ -212,11 +212,11 @@ class SimHost:
             return {"pid": None, "by_itself": True}
         pid, timeout = self.process.incarnation, arguments.get("timeout", STOP_TIMEOUT_S)
         assert isinstance(timeout, int | float)
-        over = asyncio.Event()
-        self.process.ask_to_stop(over.set)
         while True:
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.process.ask_to_stop(partial(_end, over))
             try:
-                await asyncio.wait_for(over.wait(), timeout)
+                await asyncio.wait_for(over, timeout)
             except TimeoutError:
                 if self.may_kill():
                     self.process.crash()
@@ -453,3 +453,8 @@ def _loss_mode(arguments: Arguments) -> LossMode:
     mode = arguments.get("mode", "all")
     assert mode in ("all", "torn", "none")
     return cast(LossMode, mode)
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
