@@ -457,6 +457,7 @@ def _task(
         frame_end=frame.end,
         linearizable_reads=manifest.profile == "lin",
         keeps_deletions=SYSTEM not in manifest.options,
+        keeps_front=manifest.keeps_front,
         windows=tuple(
             (frame.start + round(start * 1e9), frame.start + round(end * 1e9))
             for start, end in windows_of(manifest.require)

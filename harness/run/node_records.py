@@ -36,9 +36,9 @@ from squall.harness.scenario.node_tables import (
     parse_watermarks,
     read_digest,
     read_trace,
-    removal_allowed,
     tables_of,
 )
+from squall.harness.scenario.removal import removal_allowed
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.common.text import several

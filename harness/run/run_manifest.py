@@ -18,6 +18,7 @@ from squall.harness.lab.reduced_lab import LACKS
 from squall.harness.provenance import machine, versions
 from squall.harness.run.run_hosts import Hosts
 from squall.harness.scenario.plan import RunPlan
+from squall.harness.scenario.removal import removal_allowed
 from squall.harness.scenario.suite import Scenario, plugins_of
 from squall.results.history.manifest import PLUGINS, SYSTEM, Expected, HostFacts, Manifest, TopicFacts
 from squall.results.history.operation_kinds import OF_NODES
@@ -84,6 +85,7 @@ def manifest_of(
         fault_free=scenario.fault_free,
         faults_planned=len(plan.schedule.faults),
         min_acknowledged=scenario.min_acknowledged,
+        keeps_front=not removal_allowed(scenario),
         expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
         require=scenario.require.stated(),
         mutants=scenario.cluster.mutants,

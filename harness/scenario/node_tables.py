@@ -41,7 +41,6 @@ from squall.results.checkers.replicas.control import (
 )
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 from squall.results.checkers.replicas.tables import Columns, control_table, replica_table
-from squall.workloads.core.operation import DELETE_RECORDS
 
 TRACED: Final = frozenset(
     {NODE_STARTED, LINES_LOST, "state", "high_watermark", "truncate", "leader", "follower", "isr", VOTE}
@@ -210,19 +209,6 @@ def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> di
         for one in reads
         if one["marker_offset"] is not None and (one["complete"] or by_all)
     }
-
-
-def removal_allowed(scenario: Scenario) -> bool:
-    """Return whether retention of all topics, or clients, may remove records from the front of a log."""
-    config = {name: str(value) for name, value in scenario.cluster.config.items()}
-    keeps = ("log.retention.bytes", "log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    if any(config.get(name, "-1") != "-1" for name in keeps):
-        return True
-    if any(name.startswith("retention.") for topic in scenario.cluster.topics.values() for name in topic.config):
-        return True
-    workload = scenario.workload.model_dump()
-    listed = workload.get("operations") or ()
-    return bool(workload.get(DELETE_RECORDS)) or any(DELETE_RECORDS in str(one) for one in listed)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------

@@ -125,6 +125,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     fault_free: bool = False
     faults_planned: int = 0
     min_acknowledged: int = 1000
+    keeps_front: bool = False
+    """Whether neither settings nor clients could remove records from the front of a log; False if that is not known."""
     expect: Expected = Expected()
     require: Required = Required()
     mutants: tuple[str, ...] = ()

@@ -147,13 +147,27 @@ def _log_part(seed: int, operations: int, partition: int = 0) -> list[Forged]:
 
 
 def checked_log(
-    operations: Sequence[Forged], *, linearizable_reads: bool = False, keeps_deletions: bool = True
+    operations: Sequence[Forged],
+    *,
+    linearizable_reads: bool = False,
+    keeps_deletions: bool = True,
+    keeps_front: bool = False,
 ) -> PartitionResult:
-    """Check operations of events-0 as if they came from a segment."""
+    """Check operations of events-0 as if they came from a segment. The options are those of a `Task`."""
     rows = enumerate(rows_of(list(operations)), 2)
     history = history_of([joined(Path("segment"), SegmentHeader("forged", 0), rows)], 0, Path("history"))
     task = Task(
-        0, "", "events", 0, (), ORIGIN, 10**9, ORIGIN + 10**9, linearizable_reads, keeps_deletions=keeps_deletions
+        0,
+        "",
+        "events",
+        0,
+        (),
+        ORIGIN,
+        10**9,
+        ORIGIN + 10**9,
+        linearizable_reads,
+        keeps_deletions=keeps_deletions,
+        keeps_front=keeps_front,
     )
     return check_table(task, history.of("events", 0))
 

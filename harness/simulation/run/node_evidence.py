@@ -26,10 +26,10 @@ from squall.harness.scenario.node_tables import (
     committed_ends,
     parse_watermarks,
     read_digest,
-    removal_allowed,
     tables_of,
     traced,
 )
+from squall.harness.scenario.removal import removal_allowed
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import SimPlace, SimWorld

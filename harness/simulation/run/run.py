@@ -28,6 +28,7 @@ from squall.harness.scenario.cluster import ClusterNotReady, await_whole, create
 from squall.harness.scenario.faults import FaultLog
 from squall.harness.scenario.interpreter import Interpreter
 from squall.harness.scenario.recording import Recorder
+from squall.harness.scenario.removal import removal_allowed
 from squall.harness.scenario.suite import Scenario, TopicOptions, plugins_of
 from squall.harness.simulation.observer.failure_context import (
     RecentOperations,
@@ -337,6 +338,7 @@ class Simulation:
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
+            keeps_front=not removal_allowed(scenario),
             expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
             require=scenario.require.stated(),
             workload=scenario.workload.model_dump(),

@@ -28,6 +28,8 @@ read, if polls read around it. Otherwise no poll covered it, and it is `unseen`:
 under acks 0 or 1 guarantee nothing: such records count as `lost_unprotected`. Offsets below the log start are exempt,
 also where a session passes over them, which continues at the current log start; but what was read there must be what
 was acknowledged there. A log that starts beyond the marker of a complete final read is taken to start at the marker.
+Where neither settings nor clients could remove records from the front of a log (`Operations.keeps_front`), it starts at
+0, whatever its nodes state: one that has lost its records and begins at its end has lost them.
 
 Without idempotence a value may lie at several offsets, at none of which it was before its send began. An acknowledged
 value lies at the stated offset; if none was stated, at one of its offsets by then, which is certain only for the lowest

@@ -60,6 +60,8 @@ class Operations:
     record_value: Ints
     several_clocks: bool | None = None
     """Whether the times of the whole log are by more than one clock; None if these are all its operations."""
+    keeps_front: bool = False
+    """Whether nothing could remove records from the front of this log: a log start that was stated excuses nothing."""
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Operations:
@@ -153,7 +155,9 @@ class Operations:
 
     @cached_property
     def log_start(self) -> int:
-        """The highest stated log start offset, 0 if none was stated."""
+        """The highest stated log start offset, 0 if none was stated, or if the log keeps its front."""
+        if self.keeps_front:
+            return 0
         return max(0, pc.max(self.table["log_start"]).as_py() or 0)
 
     @cached_property

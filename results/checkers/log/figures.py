@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -100,7 +100,7 @@ def measure(task: FiguresTask) -> Measured:
 def measured_in(whole: Task, table: pa.Table) -> Measured:
     """Measure rows that were read already. Raises IllFormedHistory."""
     try:
-        operations = Operations.without_values(table)
+        operations = replace(Operations.without_values(table), keeps_front=whole.keeps_front)
     except UnusableRecords as trouble:
         raise IllFormedHistory(Path(whole.path), None, str(trouble)) from trouble
     began = time.perf_counter()

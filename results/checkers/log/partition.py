@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +67,8 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
     windows: tuple[tuple[int, int], ...] = ()
     keeps_deletions: bool = True
     """Whether nodes make a log's new start durable before they acknowledge a deletion, as ours do."""
+    keeps_front: bool = False
+    """Whether neither settings nor clients of the run could remove records from the front of a log."""
     losses: tuple[DeclaredLoss, ...] = ()
     """What unclean elections were allowed to lose of it."""
     deadline: float | None = None
@@ -121,7 +124,7 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
 
 def _operations(task: Task, table: pa.Table) -> Operations:
     try:
-        return Operations.from_table(table)
+        return replace(Operations.from_table(table), keeps_front=task.keeps_front)
     except UnusableRecords as trouble:
         raise IllFormedHistory(Path(task.path), None, str(trouble)) from trouble
 

@@ -95,7 +95,8 @@ def sliced(whole: Task, rows: int, huge: int = HUGE_ROWS) -> Parts:
     try:
         groups = log_groups(path, whole.row_groups)
         mixed = [one.number for one in groups if one.holds_marker]
-        closing = closing_of(groups, read_columns(path, ENDS_OF, mixed) if mixed else None)
+        table = read_columns(path, ENDS_OF, mixed) if mixed else None
+        closing = closing_of(groups, table, keeps_front=whole.keeps_front)
     except (FooterLacks, UnusableRecords):
         return []
     return cut(whole, groups, closing, huge // SLICES_OF_THE_LEAST)
@@ -157,14 +158,14 @@ def _owners(groups: Sequence[LogGroup], begins: Sequence[int], edges: Sequence[t
     return found
 
 
-def closing_of(groups: Sequence[LogGroup], mixed: pa.Table | None) -> Closing:
+def closing_of(groups: Sequence[LogGroup], mixed: pa.Table | None, *, keeps_front: bool = False) -> Closing:
     """Find the closing of the whole log, from its row groups and the rows of those that may hold a marker.
 
-    Raises UnusableRecords.
+    `keeps_front` as in `Operations`. Raises UnusableRecords.
     """
     last = (one.delivered for one in groups if one.f.low == FINAL_POLL)
     end = max((one.high for one in last if one is not None), default=-1)
-    start = max(one.log_start for one in groups)
+    start = 0 if keeps_front else max(one.log_start for one in groups)
     if mixed is None:
         return Closing(start, end)
     operations = replace(Operations.without_values(mixed), several_clocks=_several_clocks(groups))

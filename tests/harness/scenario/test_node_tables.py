@@ -17,7 +17,6 @@ from squall.harness.scenario.node_tables import (
     parse_watermarks,
     read_digest,
     read_trace,
-    removal_allowed,
     tables_of,
 )
 from squall.harness.scenario.suite import Scenario
@@ -211,21 +210,6 @@ def test_a_trace_is_read_process_by_process(tmp_path: Path) -> None:
 def test_what_a_checkpoint_says_is_read_and_nonsense_is_not() -> None:
     assert parse_watermarks("0\n2\nevents 0 17\nevents x 3\n") == {("events", 0): 17}
     assert parse_watermarks("") == {}
-
-
-@pytest.mark.parametrize(
-    ("changes", "allowed"),
-    [
-        ({}, False),
-        ({"workload": {"name": "log", "delete_records": 0.1}}, True),
-        ({"cluster": {"config": {"log.retention.bytes": 1000}}}, True),
-        ({"cluster": {"config": {"log.retention.ms": -1}}}, False),
-        ({"cluster": {"topics": {"events": {"config": {"retention.bytes": 1000}}}}}, True),
-    ],
-)
-def test_a_log_may_lose_its_front_only_where_the_scenario_says_so(changes: dict[str, object], allowed: bool) -> None:
-    scenario = Scenario.model_validate({"scenario": "one", "fault_free": True, **changes})
-    assert removal_allowed(scenario) is allowed
 
 
 @pytest.mark.parametrize(("acks", "complete", "known"), [("all", False, True), ("1", False, False), ("1", True, True)])

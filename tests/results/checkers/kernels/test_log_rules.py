@@ -664,6 +664,33 @@ def test_below_the_start_of_the_log_nothing_is_lost(check: Check) -> None:
     assert names(check(history)) == {}
 
 
+def test_a_log_that_keeps_its_front_has_lost_what_it_says_lies_below_its_start(check: Check) -> None:
+    """A leader that has lost its records states the start that retention would give it (ACK)."""
+    emptied = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final(marker=2, log_start=2)]
+    shortened = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((1, B), marker=2, log_start=1)]
+    beyond = [send(A, 10, 20, 0), *final(marker=1, log_start=100)]
+    unplaced = [send(A, 10, 20, None), *final(marker=1, log_start=1)]
+    assert names(check(emptied, keeps_front=True)) == {"lost_write": 2}
+    for history in (shortened, beyond, unplaced):
+        assert names(check(history, keeps_front=True)) == {"lost_write": 1}
+    for history in (emptied, shortened, beyond, unplaced):
+        assert names(check(history)) == {}
+
+
+def test_what_was_never_acknowledged_may_be_missing_below_a_start_that_nothing_raised(check: Check) -> None:
+    """No client was promised that record: an append of unknown outcome may be of a failed leader."""
+    unknown = [send(A, 10, None, kind="info"), send(B, 11, 21, 1), *final((1, B), marker=2, log_start=1)]
+    assert names(check(unknown, keeps_front=True)) == {}
+
+
+def test_a_session_does_not_continue_at_a_start_that_nothing_raised(check: Check) -> None:
+    others = [send(A, 10, 20, 0), send(B, 11, 21, 1), send(C, 12, 22, 2), poll(30, 40, (0, A), (1, B), (2, C))]
+    jump = [poll(41, 42, (0, A), client=51), poll(43, 44, (2, C), client=51, log_start=2)]
+    last = final((0, A), (1, B), (2, C), marker=3)
+    assert names(check([*others, *jump, *last], keeps_front=True)) == {"poll_skip": 1}
+    assert names(check([*others, *jump, *last])) == {}
+
+
 def test_a_missing_beginning_is_lost_where_the_log_starts_at_zero(check: Check) -> None:
     history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((1, B), marker=2)]
     assert names(check(history)) == {"lost_write": 1}

@@ -68,27 +68,29 @@ def group_of(number: int, first_row: int, rows: pa.Table) -> LogGroup:
     )
 
 
-def in_slices(table: pa.Table, group_rows: int, each: int) -> tuple[PartitionResult | None, list[Slice], Counts]:
+def in_slices(
+    table: pa.Table, group_rows: int, each: int, whole: Task = WHOLE
+) -> tuple[PartitionResult | None, list[Slice], Counts]:
     """What slices come to, and what was counted of them; no slices where the log is not cut."""
     begins = range(0, table.num_rows, group_rows)
     parts = [table.slice(begin, group_rows) for begin in begins]
     groups = [group_of(number, number * group_rows, part) for number, part in enumerate(parts)]
     mixed = [parts[one.number] for one in groups if one.holds_marker]
-    closing = closing_of(groups, pa.concat_tables(mixed) if mixed else None)
+    closing = closing_of(groups, pa.concat_tables(mixed) if mixed else None, keeps_front=whole.keeps_front)
     slices, counts = [], []
-    for task, _ in cut(WHOLE, groups, closing, each):
+    for task, _ in cut(whole, groups, closing, each):
         if isinstance(task, FiguresTask):
             continue
         one, of_it = check_slice_of(task, pa.concat_tables([parts[number] for number in task.row_groups]))
         slices.append(one)
         counts.append(of_it)
     clocks = len(pc.unique(table["clock_id"])) > 1
-    result = settled(measured_in(WHOLE, table), closing, clocks, slices) if slices else None
+    result = settled(measured_in(whole, table), closing, clocks, slices) if slices else None
     return result, slices, Counts.sum(counts)
 
 
-def of_the_whole(table: pa.Table) -> PartitionResult:
-    return check_table(WHOLE, table)
+def of_the_whole(table: pa.Table, whole: Task = WHOLE) -> PartitionResult:
+    return check_table(whole, table)
 
 
 def same(one: PartitionResult, other: PartitionResult) -> bool:
@@ -113,6 +115,25 @@ def test_slices_never_say_that_a_log_is_sound_which_is_not(name: str) -> None:
         for group_rows, each in ((5, 10), (8, 40), (30, 60)):
             found, _, _ = in_slices(table, group_rows, each)
             assert found is None or same(found, of_the_whole(table)), f"seed {seed}, {group_rows}, {each}"
+
+
+@pytest.mark.parametrize("keeps_front", [False, True])
+def test_slices_know_whether_a_stated_start_excuses_what_lies_below_it(keeps_front: bool) -> None:
+    """The front of the log is gone at the end; a poll states the start that would explain it."""
+    history = healthy(3, sends=600)
+    history = [gone_below(one, 40) if one.f == "final_poll" else one for one in history]
+    whole = msgspec.structs.replace(WHOLE, keeps_front=keeps_front)
+    table = table_of(history)
+    found, slices, _ = in_slices(table, 25, 200, whole)
+    expected = of_the_whole(table, whole)
+    assert len(slices) >= 3
+    assert ("lost_write" in expected.anomalies) is keeps_front
+    assert found is None if keeps_front else found is not None and same(found, expected)
+
+
+def gone_below(read: Forged, start: int) -> Forged:
+    run = tuple(one for one in read.run if one[0] >= start)
+    return replace(read, run=run, log_start=start)
 
 
 @pytest.mark.parametrize("histories", [800, pytest.param(100_000, marks=FULL)])
