@@ -413,6 +413,7 @@ class TopicPartitionReplica(ServingReplica):
         """DeleteRecords: raise the log start to `offset` (-1: to the high watermark). See log_start.py."""
         if not self.is_leader:
             return DeletionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._event("deletion_asked", offset=offset)
         answer = self._log_start.delete_before(offset, self.high_watermark)
         self._log_start_moved(answer.moved)
         return answer

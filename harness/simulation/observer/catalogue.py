@@ -19,6 +19,7 @@ from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
+from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -53,6 +54,7 @@ RULES: tuple[type[Rule], ...] = (
     RefusedRecords,
     NewLogs,
     LogBounds,
+    LogStarts,
     FollowerAppend,
     PartitionLeader,
     CountedMembers,

@@ -231,7 +231,12 @@ class HandMadeProcess:
             fetching=SimpleNamespace(sessions=SimpleNamespace(find=self.sessions.get)),
         )
         return SimpleNamespace(
-            config=SimpleNamespace(node_id=self.node_id),
+            config=SimpleNamespace(
+                node_id=self.node_id,
+                log_retention_bytes=-1,
+                log_segment_bytes=1 << 30,
+                log_retention_check_interval_ms=1_000,
+            ),
             raft=self.raft,
             is_active_controller=self.raft.is_leader and self.raft.high_watermark > 0,
             connections=SimpleNamespace(unanswered=lambda: iter(self.requests)),
@@ -313,6 +318,20 @@ class Cluster:
         replica.log.cut(offset)
         replica.high_watermark = min(replica.high_watermark, offset)
         self.show(name, "truncate", to=offset, end=end)
+
+    def delete_before(self, offset: int) -> None:
+        """The leader b1 is asked to delete what lies below `offset`, and does so within its turn."""
+        self.observer.event("deletion_asked", broker=1, topic=TOPIC, partition=0, offset=offset)
+        self.raise_start("b1", offset)
+
+    def raise_start(self, name: str, offset: int) -> None:
+        """A replica's log begins at `offset`, where a batch begins."""
+        log = self.replica(name).log
+        log.batches = [
+            one for one, header in zip(log.batches, log.headers(), strict=True) if header.last_offset >= offset
+        ]
+        log.start_offset = offset
+        self.show(name, "log_start", offset=offset)
 
     def show(self, name: str, event: str = "leader", **fields: object) -> None:
         """The observer hears what a node traced, and looks."""

@@ -32,6 +32,7 @@ from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
+from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -66,6 +67,7 @@ from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import OffsetAnswer
 from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
 
@@ -277,6 +279,15 @@ def deletes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogStart, "low_watermark", low_watermark)
 
 
+def retention_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention by size deletes all segments whose records are committed, however little is left."""
+
+    def covers(self: object, segment: object) -> bool:
+        return True
+
+    monkeypatch.setattr(retention._Excess, "covers", covers)
+
+
 def a_segment_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower loses a segment in the middle of its log, while it runs."""
     append = Log.append_as_follower
@@ -456,6 +467,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_invariants::test_what_lies_below_the_start_of_the_log_counts_no_more",
         seed=3,
+    ),
+    Proof(
+        LogStarts,
+        "DP-18",
+        retention_keeps_nothing,
+        "worlds",
+        "test_log_starts::test_retention_keeps_as_much_as_is_to_be_kept",
+        seed=45,
     ),
     Proof(
         FollowerAppend,

@@ -292,19 +292,14 @@ def test_a_replica_may_go_on_at_the_start_of_the_log_whatever_it_holds_before() 
     for value in (11, 12):
         cluster.append(1, value, "b1", "b2")
     cluster.commit("b1", "b2")
-    leader = cluster.replica("b1").log
-    leader.start_offset, leader.batches = 2, leader.batches[2:]
-    cluster.show("b1", "log_start", to=2)
+    cluster.delete_before(2)
     cluster.append(1, 12, "b3")
 
 
 def test_what_lies_below_the_start_of_the_log_counts_no_more() -> None:
     """DeleteRecords and retention; DP-07 holds all the while."""
     cluster = committed(10, 11, 12)
-    leader = cluster.replica("b1").log
-    leader.start_offset = 2
-    leader.batches = leader.batches[2:]
-    cluster.show("b1", "log_start", to=2)
+    cluster.delete_before(2)
     cluster.poll(0, (2, 12))
     cluster.observer.final()
 

@@ -8,7 +8,7 @@ import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage
-from tests.harness.simulation.observer.observed import Cluster, HandMadeProcess, batch
+from tests.harness.simulation.observer.observed import TOPIC, Cluster, HandMadeProcess, batch
 
 
 def with_three(durable: int = 1) -> Cluster:
@@ -91,6 +91,7 @@ def test_an_empty_log_may_begin_again_where_a_batch_begins(end: int, within_a_tu
         cluster.replica(name).log.batches.append(whole)
         cluster.show(name)
     cluster.commit("b1", "b2")
+    cluster.observer.event("deletion_asked", broker=1, topic=TOPIC, partition=0, offset=2)
     log = cluster.replica("b3").log
     log.batches, log.start_offset = [], 2
     cluster.replica("b3").high_watermark = 2

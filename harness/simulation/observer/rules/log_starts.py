@@ -1,0 +1,134 @@
+"""DP-18: a log's start rises only by a deletion that a client asked for, or as far as retention permits.
+
+Everything below the start of a log is gone, and no check counts it as lost. So a node that removes too much loses
+committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. Asserted
+
+* when a replica's start lies beyond every earlier start of this log: a leader was asked to delete as much, or the
+  records from the start on still hold `retention.bytes`;
+* at the end, when the calm has lasted longer than the interval at which retention is applied: a leader's log has no
+  more than `retention.bytes` without its first segment.
+
+Legal: a follower, whose start is that of its leader; a start that retention raised in a turn in which the replica was
+also truncated, or in which its node died, since what it had then is not known any more. Retention by age is not
+examined: no simulated run sets `retention.ms`, and the default is a week.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.config import NodeConfig
+from squall.nodes.replication.log_start import TO_HIGH_WATERMARK
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+DEFAULTS: Mapping[str, Callable[[NodeConfig], int]] = {
+    "retention.bytes": attrgetter("log_retention_bytes"),
+    "segment.bytes": attrgetter("log_segment_bytes"),
+}
+"""Where a node's configuration has the default of a topic's setting."""
+ANY_OFFSET = 2**62
+SLACK = MICROSECONDS // 2
+SPARE = 1_000
+"""Bytes that markers and the like may have added since retention was last applied."""
+
+
+class LogStarts(Rule):
+    """See the module."""
+
+    events = ("deletion_asked",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._now = 0
+        self._whole_at: int | None = None
+        self._starts: dict[TopicPartitionId, int] = {}
+        """The highest start of each log that had a reason."""
+        self._asked: dict[tuple[str, int], int] = {}
+        """By name of the topic and number of the partition, the offset up to which a leader was asked to delete."""
+        self._unclear: dict[str, int] = {}
+        """By host, the last incarnation of its node that died."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        place, offset = (str(fields["topic"]), int(fields["partition"])), int(fields["offset"])
+        self._asked[place] = max(self._asked.get(place, -1), ANY_OFFSET if offset == TO_HIGH_WATERMARK else offset)
+
+    def died(self, process: SimProcess) -> None:
+        self._unclear[process.name] = process.incarnation
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        self._now = turn.process.now
+        replica = turn.replica
+        key, start = (replica.topic_id, replica.partition), replica.log.start_offset
+        if start > self._starts.get(key, 0):
+            self._check(turn, start)
+            self._starts[key] = start
+
+    def _check(self, turn: ReplicaTurn, start: int) -> None:
+        process, replica = turn.process, turn.replica
+        asked = self._asked.get((replica.topic, replica.partition), -1)
+        if start <= asked:
+            return
+        limit = self._setting(process, replica.topic, "retention.bytes")
+        kept = self._bytes_of(replica)
+        dying = self._unclear.get(process.name) == process.incarnation - 1
+        if limit >= 0 and (kept >= limit or turn.cut is not None or dying):
+            return
+        raise InvariantBroken(
+            "DP-18",
+            f"{turn.watched.log.name}: the log of {process.name} begins at {start} and ends at {replica.end_offset}; "
+            f"{f'deletions were asked for up to {asked}' if asked >= 0 else 'no deletion was asked for'}, and "
+            + (
+                f"the records from there on have {kept} bytes of the {limit} that are to be kept"
+                if limit >= 0
+                else "nothing limits how much is kept"
+            ),
+        )
+
+    def _bytes_of(self, replica: TopicPartitionReplica) -> int:
+        return sum(len(content) for _, content in self.cluster.batches(replica, replica.end_offset))
+
+    def _setting(self, process: SimProcess, topic: str, name: str) -> int:
+        """Return a setting of a topic by the newest image, whichever node has it; else the default of this node."""
+        assert process.node is not None
+        image = self.cluster.images.newest_image
+        setting = None if image is None else image.topic_settings(topic).get(name)
+        return DEFAULTS[name](process.node.config) if setting is None else int(setting)
+
+    def became_whole(self, now: int) -> None:
+        self._whole_at = now
+
+    def at_end(self) -> None:
+        for key, registration in self.cluster.images.newest.items():
+            if registration.leader < 0 or key not in self.cluster.watched:
+                continue
+            process = self.cluster.processes[self.cluster.names[registration.leader]]
+            replica = self.cluster.replica_of(process.name, key)
+            if replica is not None and self._retention_was_applied(process):
+                self._check_size(process, replica)
+
+    def _retention_was_applied(self, process: SimProcess) -> bool:
+        assert process.node is not None
+        interval = process.node.config.log_retention_check_interval_ms * 1000
+        return self._whole_at is not None and self._now - self._whole_at > interval + SLACK
+
+    def _check_size(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
+        limit, kept = self._setting(process, replica.topic, "retention.bytes"), self._bytes_of(replica)
+        if limit < 0 or replica.high_watermark < replica.end_offset:
+            return
+        first = max(self._setting(process, replica.topic, "segment.bytes"), self._largest(replica))
+        if kept > limit + first + SPARE:
+            raise InvariantBroken(
+                "DP-18",
+                f"{replica.topic}-{replica.partition}: the log of {process.name} has {kept} bytes, although no more "
+                f"than {limit} are to be kept, in segments of {first}",
+            )
+
+    def _largest(self, replica: TopicPartitionReplica) -> int:
+        return max((len(content) for _, content in self.cluster.batches(replica, replica.end_offset)), default=0)

@@ -1,0 +1,102 @@
+"""DP-18 as the observer asserts it: what leaves the front of a log has been deleted or is beyond what is to be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from tests.harness.simulation.observer.observed import TOPIC, Cluster, batch
+
+SIZE = len(batch(0, 0, 10))
+"""Bytes of a batch of one value."""
+
+
+def with_four(**settings: str) -> Cluster:
+    cluster = Cluster(**settings)
+    for value in (10, 11, 12, 13):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    return cluster
+
+
+def ends_after(cluster: Cluster, seconds: float) -> None:
+    """All is whole, and the run ends so many seconds later; retention is applied once a second."""
+    cluster.observer.became_whole(0)
+    cluster.processes["b1"].now = round(seconds * MICROSECONDS)
+    cluster.show("b1")
+    cluster.observer.final()
+
+
+def test_a_log_whose_records_are_all_kept_may_not_begin_later() -> None:
+    cluster = with_four()
+    with pytest.raises(InvariantBroken, match=r"^DP-18: events-0: .* b1 begins at 1 .* no deletion .* nothing limits"):
+        cluster.raise_start("b1", 1)
+
+
+def test_a_deletion_that_a_client_asked_for_raises_the_start() -> None:
+    cluster = with_four()
+    cluster.delete_before(2)
+    cluster.raise_start("b2", 2)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* b1 begins at 3 .* asked for up to 2"):
+        cluster.raise_start("b1", 3)
+
+
+def test_a_deletion_of_all_that_is_committed_names_no_offset() -> None:
+    cluster = with_four()
+    cluster.observer.event("deletion_asked", broker=1, topic=TOPIC, partition=0, offset=-1)
+    cluster.raise_start("b1", 4)
+
+
+def test_retention_keeps_as_much_as_is_to_be_kept() -> None:
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    cluster.raise_start("b1", 2)
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: .* b1 begins at 3 .* have {SIZE} bytes of the {2 * SIZE}"):
+        cluster.raise_start("b1", 3)
+
+
+def test_a_follower_applies_retention_to_its_own_log() -> None:
+    cluster = with_four(retention_bytes=str(3 * SIZE))
+    cluster.raise_start("b2", 1)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* the log of b3 begins at 2"):
+        cluster.raise_start("b3", 2)
+
+
+def test_what_a_node_had_when_it_died_in_a_turn_is_not_known() -> None:
+    """Retention has raised the start in that turn, and the power loss took records from the end."""
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    process = cluster.processes["b3"]
+    process.up = False
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    cluster.observer.power_lost("b3")
+    process.up, process.incarnation = True, 2
+    cluster.replica("b3").log.cut(3)
+    cluster.replica("b3").high_watermark = 3
+    cluster.change(isr=[1, 2], tell=("b1", "b2"))
+    cluster.raise_start("b3", 2)
+
+
+def test_a_log_that_retention_never_shortens_breaks_it_at_the_end() -> None:
+    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(SIZE))
+    for value in range(14, 34):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: events-0: the log of b1 has {24 * SIZE} bytes"):
+        ends_after(cluster, 2.0)
+
+
+def test_retention_that_was_not_due_yet_may_have_left_them() -> None:
+    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(SIZE))
+    for value in range(14, 34):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    ends_after(cluster, 1.2)
+
+
+def test_a_segment_goes_as_a_whole() -> None:
+    """The records are all in the first segment, which is not full yet."""
+    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(30 * SIZE))
+    for value in range(14, 34):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    ends_after(cluster, 2.0)
