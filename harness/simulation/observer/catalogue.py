@@ -6,6 +6,7 @@ The order decides which of two rules names a breach that both would see.
 from __future__ import annotations
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
@@ -68,6 +69,7 @@ RULES: tuple[type[Rule], ...] = (
     DeletedRecords,
     FinalLogs,
     RecoveredCluster,
+    CalmCluster,
     AnsweredRequests,
 )
 

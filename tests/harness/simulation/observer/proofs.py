@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
@@ -66,6 +67,7 @@ from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import OffsetAnswer
+from squall.nodes.replication.remote import RemoteReplica
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
@@ -277,6 +279,16 @@ def deletes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LogStart, "delete_before", delete_before)
     monkeypatch.setattr(LogStart, "low_watermark", low_watermark)
+
+
+def takes_idle_followers_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader takes a follower for one that is behind when it has had nothing to fetch for a while."""
+
+    def is_caught_up(self: RemoteReplica, now: int, leader_end: int, lag_time_max: int) -> bool:
+        return now - self.caught_up_at <= lag_time_max
+
+    monkeypatch.setattr(RemoteReplica, "is_caught_up", is_caught_up)
+    monkeypatch.setattr(RemoteReplica, "stayed", lambda self, at: None)
 
 
 def retention_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -571,6 +583,13 @@ PROOFS: tuple[Proof, ...] = (
         lets_nobody_rejoin,
         "two-hop-failover",
         "test_recovery::test_what_was_whole_may_lose_a_member_again",
+    ),
+    Proof(
+        CalmCluster,
+        "CALM",
+        takes_idle_followers_for_slow_ones,
+        "worlds",
+        "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
     ),
     Proof(
         AnsweredRequests,
