@@ -32,6 +32,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_memory import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
+from squall.harness.simulation.observer.rules.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -60,6 +61,7 @@ RULES: tuple[type[Rule], ...] = (
     PartitionLeader,
     CountedMembers,
     EligibleReplicas,
+    RestartedBrokers,
     TruncatedEpochs,
     LeaderEpochs,
     ProducerStates,

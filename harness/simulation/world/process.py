@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from squall.harness.simulation.world.buggify import SeededBuggify
 from squall.harness.simulation.world.disk import CrashNow, InjectedError, LossMode, SimDisk
@@ -126,6 +126,7 @@ class SimProcess:
         self._on_loss = on_loss
         self._buggify = buggify
         self._stopped_cleanly = True
+        self._closing = False
         self._stopping: list[Callable[[], None]] = []
         self._shutdown_begun = False
         self._inputs: list[Input] = []
@@ -142,6 +143,13 @@ class SimProcess:
     @property
     def running(self) -> bool:
         return self.node is not None
+
+    @property
+    def how_it_ended(self) -> Literal["stopped", "died", "died while it closed"]:
+        """How the last incarnation ended; of no meaning while one runs."""
+        if self._stopped_cleanly:
+            return "stopped"
+        return "died while it closed" if self._closing else "died"
 
     @property
     def now(self) -> int:
@@ -167,7 +175,7 @@ class SimProcess:
             (self._listeners, self._factory), self._next = self._next, None
         self.incarnation += 1
         self.unclean_restarts += not self._stopped_cleanly
-        self._stopped_cleanly = False
+        self._stopped_cleanly = self._closing = False
         self.paused = False
         rng = self._streams.stream(f"{self.name}/{self.incarnation}")
         self.disk.in_use = True
@@ -241,7 +249,7 @@ class SimProcess:
         """Stop cleanly and at once: the node flushes and announces its end; what it sends is still delivered."""
         if self.node is None:
             return
-        self.disk.in_use = True
+        self.disk.in_use = self._closing = True
         try:
             self.node.close(self._kernel.now)
             self._stopped_cleanly = True

@@ -12,6 +12,7 @@ end gives (SN-01 to SN-03).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from squall.harness.simulation.observer.state.metadata_laws import MetadataLaws, fenced_by, leaves_for_good
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -20,6 +21,7 @@ from squall.nodes.metadata.records import (
     RECOVERING,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     decode_record,
 )
 from squall.nodes.metadata.snapshot import SnapshotLoader
@@ -29,19 +31,37 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 from squall.nodes.raft.voters import KRAFT_VOTERS, VoterSet, read_voters_record
 
 
+@dataclass(frozen=True, slots=True)
+class Reregistered:
+    """A broker that a committed batch registers under another incarnation id than before.
+
+    `epoch` is the offset of the registration. `eligible_before` are the topic-partitions, by topic id and number, in
+    whose ISR or ELR it was before the batch.
+    """
+
+    id: int
+    epoch: int
+    incarnation: bytes
+    epoch_before: int
+    incarnation_before: bytes
+    eligible_before: frozenset[tuple[bytes, int]]
+
+
 class ReplayedMetadata:
     """Replays committed metadata and checks it; see the module.
 
     `must_be_calm` is set while no broker may be fenced. `on_partition` is called with every topic-partition that
     appears or changes: its topic's name, its number, and its new state. `on_unclean` is called with every unclean
-    election: the topic's name, its id and the number of the partition, and the leader epoch that it begins. `image` is
-    the result of the committed records; `voters` are those of the last committed record about them, None before any.
+    election: the topic's name, its id and the number of the partition, and the leader epoch that it begins.
+    `on_reregistered` is called with each broker's new incarnation, after the batch that registers it. `image` is the
+    result of the committed records; `voters` are those of the last committed record about them, None before any.
     """
 
     def __init__(self) -> None:
         self.must_be_calm = False
         self.on_partition: Callable[[str, int, PartitionRegistration], None] = lambda topic, number, stands: None
         self.on_unclean: Callable[[str, tuple[bytes, int], int], None] = lambda topic, place, leader_epoch: None
+        self.on_reregistered: Callable[[Reregistered, MetadataImage], None] = lambda broker, image: None
         self.snapshots_checked = 0
         self.reassignments_completed = 0
         self.image = MetadataImage()
@@ -54,9 +74,11 @@ class ReplayedMetadata:
     def follow(self, batch: CommittedBatch) -> None:
         """Replay one committed batch; batches arrive in order. Raises InvariantBroken."""
         image = self.image
+        reregistered: list[Reregistered] = []
         if not batch.is_control:
-            for offset, value in enumerate(batch.values, start=batch.base_offset):
-                record = decode_record(value)
+            records = [decode_record(value) for value in batch.values]
+            reregistered = [one for one in map(self._reregistration, records) if one is not None]
+            for offset, record in enumerate(records, start=batch.base_offset):
                 before = self._registration(record)
                 self._laws.before(record, offset)
                 image.replay(record, offset, batch.epoch)
@@ -67,6 +89,8 @@ class ReplayedMetadata:
                     self._tell(record, before)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._laws.batch_ended()
+        for broker in reregistered:
+            self.on_reregistered(broker, image)
         self._fingerprints[batch.next_offset] = image.fingerprint()
         self._voters[batch.next_offset] = self.voters
         waiting, self._waiting = self._waiting, []
@@ -115,6 +139,28 @@ class ReplayedMetadata:
             if is_unclean_election(before, now):
                 self.on_unclean(topic.name, (topic.id, record.partition_id), now.leader_epoch)
         self.on_partition(topic.name, record.partition_id, now)
+
+    def _reregistration(self, record: Message) -> Reregistered | None:
+        """Return what a registration changes; None for a broker's first one, or another of the same incarnation."""
+        if not isinstance(record, RegisterBrokerRecord):
+            return None
+        before = self.image.brokers.get(record.broker_id)
+        if before is None or before.incarnation_id == record.incarnation_id:
+            return None
+        eligible = frozenset(
+            (topic.id, number)
+            for topic in self.image.topics.values()
+            for number in topic.of_broker(record.broker_id)
+            if record.broker_id in (*topic.partitions[number].isr, *topic.partitions[number].elr)
+        )
+        return Reregistered(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            before.epoch,
+            before.incarnation_id,
+            eligible,
+        )
 
     def _registration(self, record: Message) -> PartitionRegistration | None:
         if not isinstance(record, PartitionChangeRecord):

@@ -205,6 +205,7 @@ class HandMadeProcess:
     sessions: dict[int, Any] = field(default_factory=dict)
     """The fetch sessions that it keeps, by id."""
     up: bool = True
+    how_it_ended: str = "died"
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
 
@@ -227,7 +228,10 @@ class HandMadeProcess:
         broker = SimpleNamespace(
             image=self.image,
             replicas=replicas,
-            lifecycle=SimpleNamespace(epoch=epoch if self.incarnation == 1 else -1),
+            lifecycle=SimpleNamespace(
+                epoch=epoch if self.incarnation == 1 else -1,
+                incarnation_id=incarnation_id(self.node_id, self.incarnation),
+            ),
             fetching=SimpleNamespace(sessions=SimpleNamespace(find=self.sessions.get)),
         )
         return SimpleNamespace(
@@ -246,6 +250,11 @@ class HandMadeProcess:
         )
 
 
+def incarnation_id(node_id: int, incarnation: int) -> bytes:
+    """The id with which an incarnation of a broker registers."""
+    return bytes([node_id, incarnation]).ljust(16, b"\0")
+
+
 class Cluster:
     """Three brokers b1, b2, b3 with one topic-partition, b1 leading; every change is shown to the observer at once."""
 
@@ -257,7 +266,13 @@ class Cluster:
         }
         self.observer.watch(self.processes, {node_id: f"b{node_id}" for node_id in (1, 2, 3)})  # type: ignore[arg-type]
         records: list[Message] = [
-            RegisterBrokerRecord(broker_id=node_id, broker_epoch=node_id - 1, fenced=False) for node_id in (1, 2, 3)
+            RegisterBrokerRecord(
+                broker_id=node_id,
+                broker_epoch=node_id - 1,
+                incarnation_id=incarnation_id(node_id, 1),
+                fenced=False,
+            )
+            for node_id in (1, 2, 3)
         ]
         records += [TopicRecord(name=TOPIC, topic_id=TOPIC_ID)]
         records += [

@@ -45,6 +45,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_memory import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
+from squall.harness.simulation.observer.rules.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -53,6 +54,7 @@ from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers im
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
@@ -279,6 +281,11 @@ def deletes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LogStart, "delete_before", delete_before)
     monkeypatch.setattr(LogStart, "low_watermark", low_watermark)
+
+
+def trusts_brokers_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes every broker that registers again to have stopped cleanly."""
+    monkeypatch.setattr(BrokerControl, "_may_have_lost_records", lambda self, image, known, previous_epoch: False)
 
 
 def takes_idle_followers_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,6 +524,14 @@ PROOFS: tuple[Proof, ...] = (
         "frozen-high-watermark",
         "test_invariants::test_a_member_whose_new_incarnation_is_not_registered_yet_may_lack_records",
         seed=3,
+    ),
+    Proof(
+        RestartedBrokers,
+        "EL-05",
+        trusts_brokers_that_died,
+        "worlds",
+        "test_restarted_brokers::test_a_broker_that_stopped_cleanly_keeps_its_place",
+        seed=2,
     ),
     Proof(
         TruncatedEpochs,
