@@ -111,8 +111,8 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order in
     which a pipelining producer handed its records over). `client` is set where it differs from the operation's, because
     the client had to restart its library. `high_watermark` and `log_start` are those of the response. `leader_epoch`
-    is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader; of a send, the one
-    under which the client knew the leader. `idempotent` is False for a send that the library may have retried outside
+    is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader; of a send or a
+    delete_records, the one under which the client knew the leader. `idempotent` is False for a send that the library may have retried outside
     its promise of idempotence; None where the plan's value holds. `found` is the value of a register, `version` that
     value's version, or the one that a write was given. `refused`: a cas found another value than it expected.
     """

@@ -234,7 +234,7 @@ class NativeConsumer:
             return await self._in_vain(where, errors.lost(f, short(trouble)))
         if not found or found[0].error_code:
             return await self._in_vain(where, _refused(f, found))
-        return Completion(OK, log_start=found[0].low_watermark, node=leader.node)
+        return Completion(OK, log_start=found[0].low_watermark, leader_epoch=leader.epoch, node=leader.node)
 
     async def _in_vain(self, where: TopicPartition, completion: Completion) -> Completion:
         """Drop the known leader after a failure, and wait a little."""

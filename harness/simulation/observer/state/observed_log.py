@@ -23,6 +23,7 @@ them and whichever epoch it has applied.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -286,12 +287,15 @@ class ObservedLog:
     def _common_end(self, batches: Sequence[Batch], end: int) -> int:
         """Return the offset up to which a log equals the canonical log, also where that was deleted since.
 
-        Batches below its own first batch were deleted and are not compared.
+        What lies below its own first batch was deleted and cannot be compared. But epochs never fall along a log, so a
+        batch there of a later epoch than its first one was not in it.
         """
         there = {batch.base: batch for batch in batches}
         first = batches[0].base if batches else end
+        newest = batches[0].epoch if batches else math.inf
         for base, batch in (*self._deleted.items(), *self.canonical.items()):
-            if base >= first and there.get(base) != batch:
+            differs = there.get(base) != batch if base >= first else batch.epoch > newest
+            if differs:
                 return min(base, end)
         return min(self.end, end)
 

@@ -59,3 +59,14 @@ def test_a_loss_forgets_what_was_deleted_in_the_line_before() -> None:
     log.seen(LATER, 0).tail = deque([batch(0, 0), batch(1, 0), batch(2, 5), batch(3, 5)])
     log.commit(LATER, 4, 5)
     assert log.declare_loss(LEADER, 6, [batch(0, 0), batch(1, 0), batch(2, 5)], 3).end == 3
+
+
+def test_what_a_leader_has_deleted_was_not_of_a_later_epoch_than_what_it_still_has() -> None:
+    """Seed 908371 of worlds: a leader of epoch 1 comes back with offsets 3 on, and epoch 3 began at 2 meanwhile."""
+    log = committed(*LOG)
+    assert loss_by(log, batch(3, 1), batch(4, 1)).end == 2
+    log = committed(*LOG)
+    log.trim(4)
+    assert loss_by(log, batch(4, 1)).end == 2
+    log = committed(*LOG)
+    assert loss_by(log, batch(3, 3)).end == 4

@@ -8,7 +8,8 @@ Asserted when a poll completes that began after the response. Legal:
 * a poll that began before the response arrived;
 * an answer by a broker that was fenced for the leader when the response came: it did not count, and brings its old log
   start back until it has fetched from the leader;
-* anything after a declared loss, or of a topic created again under the name: that is another log.
+* anything after a declared loss, or of a topic created again under the name: that is another log. A leader that is
+  deposed and does not know it may even delete records of the earlier log after the loss (seeds 908213, 908371).
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class DeletedRecords(Rule):
         if completion is None or completion.type != OK or event.completed is None:
             return
         if operation.f == DELETE_RECORDS and completion.log_start is not None:
+            if promised.log.superseded(completion.leader_epoch, completion.log_start - 1):
+                return
             alive = self._alive(completion.node)
             if self.cluster.is_only_topic_of_its_name(operation.topic) and alive:
                 deletion = _Deletion(completion.log_start, event.completed, alive, promised.losses)

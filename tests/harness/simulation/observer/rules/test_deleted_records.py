@@ -18,9 +18,10 @@ def with_three() -> Cluster:
     return cluster
 
 
-def deletes(cluster: Cluster, low_watermark: int, *, at: int = 100) -> None:
+def deletes(cluster: Cluster, low_watermark: int, *, at: int = 100, leader_epoch: int = 0) -> None:
     operation = Operation(DELETE_RECORDS, 9, 9, 4, 0, TOPIC, 0)
-    cluster.observer.client_event(Event(operation, at - 50, Completion(OK, log_start=low_watermark, node=1), at))
+    completion = Completion(OK, log_start=low_watermark, leader_epoch=leader_epoch, node=1)
+    cluster.observer.client_event(Event(operation, at - 50, completion, at))
 
 
 def polls(cluster: Cluster, *offsets: int, since: int = 101, node: int = 2) -> None:
@@ -64,3 +65,30 @@ def test_a_declared_loss_begins_another_log() -> None:
     watched = next(iter(cluster.observer.cluster.watched.values()))
     cluster.observer.cluster.client_checker.lost(watched.promised, 3)
     polls(cluster, 1, 2)
+
+
+@pytest.mark.parametrize(("leader_epoch", "legal"), [(0, True), (1, False)])
+def test_a_deposed_leader_deletes_what_a_declared_loss_has_replaced(leader_epoch: int, legal: bool) -> None:
+    """B3 leads since an unclean election, with offset 0 only; the deletion was acknowledged afterwards."""
+    cluster = Cluster(unclean_leader_election_enable="true")
+    for value in (10, 11, 12):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    cluster.change(isr=[1, 2])
+    cluster.truncate("b3", 1)
+    cluster.change(isr=[3], leader=3, leader_recovery_state=1)
+    replica = cluster.replica("b3")
+    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 1, (3,)
+    cluster.show("b3")
+    for value in (13, 14):
+        cluster.append(1, value, "b3")
+    cluster.commit("b3")
+    deletes(cluster, 3, leader_epoch=leader_epoch)
+    operation = Operation(POLL, 9, 9, 4, 0, TOPIC, 0)
+    read = Completion(OK, offsets=(1, 2), values=(13, 14), position=1, node=3, leader_epoch=1)
+    told = Event(operation, 101, read, 105)
+    if legal:
+        cluster.observer.client_event(told)
+    else:
+        with pytest.raises(InvariantBroken, match=r"^DP-16"):
+            cluster.observer.client_event(told)

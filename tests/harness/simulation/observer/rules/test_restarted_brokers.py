@@ -36,9 +36,8 @@ def registers(cluster: Cluster, **change: Any) -> None:
     epoch = cluster.processes["b1"].raft.end_offset + bool(change)
     changes = [PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **change)] if change else []
     identity = incarnation_id(3, process.incarnation)
-    cluster.decide(
-        *changes, RegisterBrokerRecord(broker_id=3, broker_epoch=epoch, incarnation_id=identity, fenced=True)
-    )
+    record = RegisterBrokerRecord(broker_id=3, broker_epoch=epoch, incarnation_id=identity, fenced=True)
+    cluster.decide(*changes, record)
 
 
 LEAVES = {"eligible_leader_replicas": [2], "last_known_elr": [3]}
@@ -47,9 +46,7 @@ LEAVES = {"eligible_leader_replicas": [2], "last_known_elr": [3]}
 def test_a_broker_that_died_and_stays_eligible_breaks_el_05() -> None:
     cluster = eligible()
     ends(cluster, "died")
-    with pytest.raises(
-        InvariantBroken, match=r"^EL-05: events-0: broker 3 .* after it died, and is still in .* \[2, 3\]"
-    ):
+    with pytest.raises(InvariantBroken, match=r"^EL-05: events-0: broker 3 .* after it died, and is still in"):
         registers(cluster)
 
 
@@ -97,4 +94,4 @@ def test_without_eligible_leader_replicas_the_last_member_stays_in_the_isr() -> 
     cluster = Cluster()
     cluster.change(isr=[3], leader=3)
     ends(cluster, "died")
-    registers(cluster)
+    registers(cluster, leader=-1)
