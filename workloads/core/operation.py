@@ -108,13 +108,14 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
     """What a client observed of an operation. Fields are None or empty where the client does not see them.
 
     `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments of the
-    polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order in
-    which a pipelining producer handed its records over). `client` is set where it differs from the operation's, because
-    the client had to restart its library. `high_watermark` and `log_start` are those of the response. `leader_epoch`
-    is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader; of a send or a
-    delete_records, the one under which the client knew the leader. `idempotent` is False for a send that the library may have retried outside
-    its promise of idempotence; None where the plan's value holds. `found` is the value of a register, `version` that
-    value's version, or the one that a write was given. `refused`: a cas found another value than it expected.
+    polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order
+    in which a pipelining producer handed its records over). `client` is set where it differs from the operation's,
+    because the client had to restart its library. `high_watermark` and `log_start` are those of the response.
+    `leader_epoch` is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader;
+    of a send or a delete_records, the one under which the client knew the leader. `idempotent` is False for a send
+    that the library may have retried outside its promise of idempotence; None where the plan's value holds. `found`
+    is the value of a register, `version` that value's version, or the one that a write was given. `refused`: a cas
+    found another value than it expected.
     """
 
     type: CompletionType
