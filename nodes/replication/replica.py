@@ -100,6 +100,11 @@ class TopicPartitionReplica(ServingReplica):
         return self._isr.maximal
 
     @property
+    def is_changing_isr(self) -> bool:
+        """Whether a change of the ISR is under way, answered or not."""
+        return self._isr.pending is not None
+
+    @property
     def min_isr(self) -> int:
         """The effective min ISR: a topic cannot require more replicas than it has."""
         state = self.state

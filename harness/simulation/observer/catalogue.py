@@ -18,6 +18,7 @@ from squall.harness.simulation.observer.rules.durable_records import DurableReco
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
@@ -60,6 +61,7 @@ RULES: tuple[type[Rule], ...] = (
     FollowerAppend,
     PartitionLeader,
     CountedMembers,
+    LaggingMembers,
     EligibleReplicas,
     RestartedBrokers,
     TruncatedEpochs,

@@ -125,9 +125,14 @@ class HandMadeReplica:
     high_watermark: int = 0
     maximal_isr: tuple[int, ...] = (1, 2, 3)
     min_isr: int = 2
+    is_changing_isr: bool = False
     topic: str = TOPIC
     topic_id: bytes = TOPIC_ID
     partition: int = 0
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.maximal_isr
 
     @property
     def end_offset(self) -> int:
@@ -237,6 +242,7 @@ class HandMadeProcess:
         return SimpleNamespace(
             config=SimpleNamespace(
                 node_id=self.node_id,
+                replica_lag_time_max_ms=1_000,
                 log_retention_bytes=-1,
                 log_segment_bytes=1 << 30,
                 log_retention_check_interval_ms=1_000,

@@ -31,6 +31,7 @@ from squall.harness.simulation.observer.rules.durable_records import DurableReco
 from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
@@ -288,6 +289,11 @@ def trusts_brokers_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerControl, "_may_have_lost_records", lambda self, image, known, previous_epoch: False)
 
 
+def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader never proposes that a follower leaves the ISR."""
+    monkeypatch.setattr(TopicPartitionReplica, "_is_lagging", lambda self, now, member: False)
+
+
 def takes_idle_followers_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader takes a follower for one that is behind when it has had nothing to fetch for a while."""
 
@@ -515,6 +521,14 @@ PROOFS: tuple[Proof, ...] = (
         "isr-expand-ignored",
         "worlds",
         "test_invariants::test_a_deposed_leader_may_count_a_member_that_was_reassigned_away",
+        seed=6,
+    ),
+    Proof(
+        LaggingMembers,
+        "IS-03",
+        keeps_every_member,
+        "worlds",
+        "test_lagging_members::test_a_member_may_lack_records_for_one_and_a_half_times_as_long",
         seed=6,
     ),
     Proof(

@@ -1,0 +1,108 @@
+"""IS-03: a member that has not caught up with the leader for too long is proposed to leave the ISR.
+
+A member that stays in the ISR although it no longer follows holds the high watermark, so nothing is committed any more.
+A leader looks every half `replica.lag.time.max.ms` for members that lack a record for longer than that time. So one and
+a half times after the leader appended the first record that a member lacks, a change of the ISR is under way, or the
+leader has begun its epoch, changed the ISR or ended such a change meanwhile.
+
+What a member has is what its log ever had in this leader epoch, which is at least what the leader knows of it: after a
+restart or truncation it may have less, and the leader learns that from the next fetch. Asserted when a leader's replica
+is examined. Legal: a member that lacks records for a shorter time; a proposal that no controller answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+SLACK = MICROSECONDS // 100
+"""Half a time is rounded, and a turn takes a while."""
+
+LeaderEpoch = tuple[str, int, int]
+"""Host, incarnation, leader epoch."""
+
+
+@dataclass(slots=True)
+class _Led:
+    """What is known of a topic-partition in one leader epoch. Times are in microseconds.
+
+    `ends` are the leader's log ends, each with the time at which it was first seen; `had` is the highest log end of
+    each member, by node id. `settled_at` is when the ISR or a change under way was last another one.
+    """
+
+    epoch: LeaderEpoch
+    settled_at: int
+    isr: tuple[int, ...]
+    changing: bool
+    ends: deque[tuple[int, int]] = field(default_factory=deque)
+    had: dict[int, int] = field(default_factory=dict)
+
+
+class LaggingMembers(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._led: dict[TopicPartitionId, dict[str, _Led]] = {}
+        """By topic-partition and host: two brokers may lead at once, in different epochs."""
+        self._ends: dict[tuple[int, TopicPartitionId], int] = {}
+        """By node id, the log end at its last turn."""
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        replica = turn.replica
+        key = (replica.topic_id, replica.partition)
+        self._ends[replica.broker, key] = replica.end_offset
+        for led in self._led.get(key, {}).values():
+            if replica.end_offset > led.had.get(replica.broker, -1):
+                led.had[replica.broker] = replica.end_offset
+        if replica.is_leader:
+            led = self._brought_up_to_date(turn, key)
+            if not led.changing:
+                self._check(turn, led)
+
+    def _brought_up_to_date(self, turn: ReplicaTurn, key: TopicPartitionId) -> _Led:
+        replica, now = turn.replica, turn.process.now
+        epoch = (turn.process.name, turn.process.incarnation, replica.leader_epoch)
+        of_host = self._led.setdefault(key, {})
+        led = of_host.get(turn.process.name)
+        if led is None or led.epoch != epoch:
+            had = {node: self._ends.get((node, key), -1) for node in self.cluster.names}
+            led = of_host[turn.process.name] = _Led(epoch, now, replica.isr, replica.is_changing_isr, had=had)
+        if (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
+            led.isr, led.changing, led.settled_at = replica.isr, replica.is_changing_isr, now
+        if not led.ends or replica.end_offset > led.ends[-1][0]:
+            led.ends.append((replica.end_offset, now))
+        least = min((led.had.get(member, -1) for member in led.isr), default=-1)
+        while len(led.ends) > 1 and led.ends[0][0] <= least:
+            led.ends.popleft()
+        return led
+
+    def _check(self, turn: ReplicaTurn, led: _Led) -> None:
+        replica, now = turn.replica, turn.process.now
+        assert turn.process.node is not None
+        bound = turn.process.node.config.replica_lag_time_max_ms * 1500 + SLACK
+        if now - led.settled_at <= bound:
+            return
+        for member in led.isr:
+            lacks_since = self._lacks_since(replica, led, member)
+            if member != replica.broker and lacks_since is not None and now - lacks_since > bound:
+                raise InvariantBroken(
+                    "IS-03",
+                    f"{turn.watched.log.name}: {self.cluster.names[member]} has lacked offset {led.had.get(member, 0)} "
+                    f"for {(now - lacks_since) / MICROSECONDS:.3f} s, and leader {turn.process.name} of epoch "
+                    f"{replica.leader_epoch} keeps it in the ISR {list(led.isr)}",
+                )
+
+    @staticmethod
+    def _lacks_since(replica: TopicPartitionReplica, led: _Led, member: int) -> int | None:
+        """Return since when the leader has had a record that a member lacks, None if it lacks none."""
+        had = led.had.get(member, -1)
+        if had >= replica.end_offset:
+            return None
+        return next((at for end, at in led.ends if end > had), None)

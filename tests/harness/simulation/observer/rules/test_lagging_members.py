@@ -1,0 +1,101 @@
+"""IS-03 as the observer asserts it: a leader keeps no member that does not follow; the limit here is a second."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from tests.harness.simulation.observer.observed import Cluster
+
+SECOND = 1_000_000
+
+
+def at(cluster: Cluster, seconds: float) -> None:
+    for process in cluster.processes.values():
+        process.now = round(seconds * SECOND)
+
+
+def lagging() -> Cluster:
+    """B1 leads from second 0 on; at second 1 it appends a record that b3 does not fetch."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1", "b2", "b3")
+    at(cluster, 1.0)
+    cluster.append(0, 11, "b1", "b2")
+    return cluster
+
+
+def test_a_member_may_lack_records_for_one_and_a_half_times_as_long() -> None:
+    cluster = lagging()
+    at(cluster, 2.5)
+    cluster.show("b1")
+
+
+def test_a_member_that_lacks_records_for_longer_breaks_is_03() -> None:
+    cluster = lagging()
+    at(cluster, 2.6)
+    with pytest.raises(InvariantBroken, match=r"^IS-03: events-0: b3 has lacked offset 1 for 1\.600 s, and leader b1"):
+        cluster.show("b1")
+
+
+def test_a_follower_that_is_always_a_record_behind_keeps_up() -> None:
+    cluster = lagging()
+    for value in range(12, 40):
+        at(cluster, value / 10)
+        cluster.append(0, value, "b1", "b2")
+        cluster.append(0, value - 1, "b3")
+
+
+def test_one_that_falls_further_and_further_behind_does_not() -> None:
+    cluster = lagging()
+    at(cluster, 1.2)
+    cluster.append(0, 12, "b1", "b2")
+    cluster.append(0, 11, "b3")
+    at(cluster, 2.7)
+    cluster.show("b1")
+    at(cluster, 2.8)
+    with pytest.raises(InvariantBroken, match=r"^IS-03: .* b3 has lacked offset 2 for 1\.600 s"):
+        cluster.show("b1")
+
+
+def test_a_change_that_is_under_way_waits_for_the_controller() -> None:
+    cluster = lagging()
+    cluster.replica("b1").is_changing_isr = True
+    for second in (2, 5, 9):
+        at(cluster, second)
+        cluster.show("b1")
+    cluster.replica("b1").is_changing_isr = False
+    at(cluster, 10.0)
+    cluster.show("b1")
+    at(cluster, 11.6)
+    with pytest.raises(InvariantBroken, match=r"^IS-03"):
+        cluster.show("b1")
+
+
+def test_a_member_that_has_left_may_lack_anything() -> None:
+    cluster = lagging()
+    cluster.change(isr=[1, 2])
+    at(cluster, 9.0)
+    cluster.show("b1")
+
+
+def test_a_new_leader_gives_every_member_its_time() -> None:
+    cluster = lagging()
+    at(cluster, 2.4)
+    cluster.change(leader=2)
+    leader = cluster.replica("b2")
+    cluster.replica("b1").is_leader, leader.is_leader, leader.leader_epoch = False, True, 1
+    cluster.show("b2")
+    at(cluster, 3.8)
+    cluster.show("b2")
+    at(cluster, 4.0)
+    with pytest.raises(InvariantBroken, match=r"^IS-03: .* leader b2 of epoch 1"):
+        cluster.show("b2")
+
+
+def test_what_a_member_once_had_is_known_to_the_leader() -> None:
+    """It restarted without its last record, and the leader does not know that before its next fetch."""
+    cluster = lagging()
+    cluster.append(0, 11, "b3")
+    cluster.truncate("b3", 1)
+    at(cluster, 9.0)
+    cluster.show("b1")
