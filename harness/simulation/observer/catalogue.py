@@ -6,6 +6,7 @@ The order decides which of two rules names a breach that both would see.
 from __future__ import annotations
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -13,17 +14,18 @@ from squall.harness.simulation.observer.rules.clients.listed_end import ListedEn
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
-from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
-from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
-from squall.harness.simulation.observer.rules.lagging_members import LaggingMembers
+from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
+from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
-from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
@@ -33,7 +35,6 @@ from squall.harness.simulation.observer.rules.quorum.quorum_memory import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
-from squall.harness.simulation.observer.rules.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -50,6 +51,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumCommitment,
     QuorumLeader,
     AppliedMetadata,
+    AppliedSettings,
     ControlledShutdown,
     ZooKeeperControllers,
     ControlPlane,

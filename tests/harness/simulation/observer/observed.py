@@ -126,6 +126,8 @@ class HandMadeReplica:
     maximal_isr: tuple[int, ...] = (1, 2, 3)
     min_isr: int = 2
     is_changing_isr: bool = False
+    state: Any = None
+    """The decision that it works by, of which only the min ISR is looked at."""
     topic: str = TOPIC
     topic_id: bytes = TOPIC_ID
     partition: int = 0

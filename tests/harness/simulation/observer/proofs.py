@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
+from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -26,17 +27,18 @@ from squall.harness.simulation.observer.rules.clients.listed_end import ListedEn
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
-from squall.harness.simulation.observer.rules.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
-from squall.harness.simulation.observer.rules.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
-from squall.harness.simulation.observer.rules.lagging_members import LaggingMembers
+from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
+from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
-from squall.harness.simulation.observer.rules.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
@@ -46,7 +48,6 @@ from squall.harness.simulation.observer.rules.quorum.quorum_memory import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
-from squall.harness.simulation.observer.rules.restarted_brokers import RestartedBrokers
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -56,6 +57,7 @@ from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
@@ -289,6 +291,11 @@ def trusts_brokers_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerControl, "_may_have_lost_records", lambda self, image, known, previous_epoch: False)
 
 
+def ignores_altered_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose topics' settings are altered replays the records, and its replicas go on as before."""
+    monkeypatch.setattr(MetadataImage, "topics_set_by", lambda self, resources: iter(()))
+
+
 def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader never proposes that a follower leaves the ISR."""
     monkeypatch.setattr(TopicPartitionReplica, "_is_lagging", lambda self, now, member: False)
@@ -442,6 +449,14 @@ PROOFS: tuple[Proof, ...] = (
         applies_idle_records_early,
         "two-hop-failover",
         "test_invariants::test_an_image_that_skips_many_offsets_at_once_is_legal",
+    ),
+    Proof(
+        AppliedSettings,
+        "DP-12",
+        ignores_altered_settings,
+        "worlds",
+        "test_applied_settings::test_a_setting_that_the_topic_does_not_have_is_the_nodes_own",
+        seed=5,
     ),
     Proof(
         ControlledShutdown,

@@ -1,0 +1,1 @@
+"""Rules about the ISR, who is eligible to lead, and who leads."""
