@@ -11,7 +11,8 @@ of them count:
 * another min.insync.replicas, or switching off eligible leader replicas, empties the list of eligible leader replicas,
   as in Kafka (EL-06). Then only the ISR's promise is left, and the ISR may be one broker. So no broker loses data from
   an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
-  outstanding;
+  outstanding. The change lasts until the operator has its answers, however long these take; one without an answer may
+  still arrive later, for as long as a fault can hold a message;
 * where brokers sync every record before they answer for it (`flush.messages` 1 on all topics), a power loss takes no
   record, and counts as a crash;
 * failing disks of controllers are a minority at any time. Durable data of controllers is never removed;
@@ -42,6 +43,8 @@ CRASHING = (
     RECONFIGURE_BROKER,
 )
 """A reconfigured broker stops cleanly, and is killed if it takes too long."""
+LATEST_ARRIVAL = 15.0
+"""Seconds within which a request arrives that no answer came to: the longest fault of a link."""
 DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 
@@ -57,6 +60,7 @@ class FaultBudget:
         self._crashed: dict[str, bool] = {}
         self._until: dict[str, float] = {}
         self._failing_controllers: dict[str, float] = {}
+        self._edits: int = 0
         self._edited_until: float | None = None
         self._settings: list[str | None] | None = None
 
@@ -95,13 +99,23 @@ class FaultBudget:
         self._edited_until = max(self._edited_until or 0.0, self._world.kernel.time() + duration)
         return True
 
+    def edit_begun(self) -> None:
+        """Record that an operator begins a change that `allows_edit` has allowed."""
+        self._edits += 1
+
+    def edit_ended(self, *, answered: bool) -> None:
+        """Record that it is over, and whether the cluster has answered all of its requests."""
+        self._edits -= 1
+        until = self._world.kernel.time() + (0.0 if answered else LATEST_ARRIVAL)
+        self._edited_until = max(self._edited_until or 0.0, until)
+
     def _settle(self) -> MetadataImage | None:
         """Forget faults that are over, judged by the newest committed image."""
         image = self._newest_image()
         if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
             self._crashed.clear()
             over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
-            if over and self._settings == rules_of(image):
+            if over and not self._edits and self._settings == rules_of(image):
                 self._edited_until = None
         return image
 

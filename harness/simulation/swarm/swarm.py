@@ -100,19 +100,24 @@ class Swarm:
             return
         self.begun.append(fault)
         self.on_begin(fault)
+        edits, effect = is_edit(fault), 0
+        if edits:
+            self._budget.edit_begun()
         try:
             effect = await self._carry_out(f"swarm-{index}", fault)
         except VerbFailed:  # a process that is down cannot be killed
             return
         finally:
             self._voters.ended(fault.kind)
+            if edits:
+                self._budget.edit_ended(answered=effect > 0)
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
     def _allowed(self, fault: SwarmFault) -> bool:
         if fault.moment is not None:
             return True  # asked when the moment has come
-        if fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES:
+        if is_edit(fault):
             return self._budget.allows_edit(fault.duration)
         host = fault.hosts[0]
         return self._budget.allows(fault.kind, host, fault.duration) and self._voters.allows(fault.kind, host)
@@ -307,6 +312,11 @@ class Swarm:
         for end in ends:
             network.reset(end)
         return len(ends)
+
+
+def is_edit(fault: SwarmFault) -> bool:
+    """Return whether a fault is a change that empties the list of eligible leader replicas."""
+    return fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES
 
 
 async def _reconfigure(change: Fault, duration: float) -> int:

@@ -117,6 +117,32 @@ def test_nobody_loses_data_between_another_min_isr_and_full_isrs() -> None:
     cluster.end()
 
 
+def test_a_change_lasts_until_the_operator_has_an_answer() -> None:
+    """Seed 909817 of worlds: the request waited for a second longer than the change was to last, and a disk was wiped
+    shortly before it arrived."""
+    cluster = Cluster()
+    assert cluster.budget.allows_edit(duration=0.5)
+    cluster.budget.edit_begun()
+    cluster.recover()
+    assert not cluster.allows("wipe-disk", "b1"), "it is under way"
+    cluster.budget.edit_ended(answered=True)
+    cluster.world.kernel.run_for(SECOND)
+    assert cluster.allows("wipe-disk", "b1")
+    cluster.end()
+
+
+def test_a_change_without_an_answer_may_still_arrive() -> None:
+    cluster = Cluster()
+    assert cluster.budget.allows_edit(duration=0.5)
+    cluster.budget.edit_begun()
+    cluster.budget.edit_ended(answered=False)
+    cluster.recover()
+    assert not cluster.allows("wipe-disk", "b1")
+    cluster.recover()
+    assert cluster.allows("wipe-disk", "b1")
+    cluster.end()
+
+
 def test_a_broker_that_runs_but_is_not_registered_again_is_not_back() -> None:
     cluster = Cluster()
     assert cluster.allows("power-loss-broker", "b1")
