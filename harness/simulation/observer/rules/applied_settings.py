@@ -4,7 +4,8 @@ Settings reach a replica with the metadata records that alter them, or all at on
 one goes on with another min ISR, segment size or retention than everybody sees. Asserted for every replica of a broker
 when its image has moved: each setting of the topic in the image is the one by which the replica and its log work.
 Source: requirement DP-12, KIP-631. Legal: a setting that the topic does not have, whose default is the node's own; a
-topic that the image does not have any more.
+topic that the image does not have any more; a broker that applies a batch over several turns, because it creates or
+removes many logs with it, until it is done (seeds 910448, 910459, 910611, 910717).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class AppliedSettings(Rule):
         """By host and incarnation, the offset of the image that was examined last."""
 
     def images_examined(self, process: SimProcess, node: BaseNode) -> None:
-        if node.broker is None:
+        if node.broker is None or node.broker.replicas.is_busy:
             return
         place, image = (process.name, process.incarnation), node.broker.image
         if self._examined.get(place) == image.last_offset:

@@ -211,6 +211,8 @@ class HandMadeProcess:
     """Its fetchers, by leader."""
     sessions: dict[int, Any] = field(default_factory=dict)
     """The fetch sessions that it keeps, by id."""
+    is_busy: bool = False
+    """Whether it has not applied its image to all replicas yet."""
     up: bool = True
     how_it_ended: str = "died"
     is_active: bool = False
@@ -229,6 +231,7 @@ class HandMadeProcess:
             by_id=lambda topic_id, partition: hosted if topic_id == TOPIC_ID else None,
             all=lambda: [] if hosted is None else [hosted],
             fetcher_of=self.fetchers.get,
+            is_busy=self.is_busy,
         )
         registration = self.image.brokers.get(self.node_id)
         epoch = -1 if registration is None else registration.epoch

@@ -61,3 +61,14 @@ def test_a_replica_without_a_decision_yet_works_by_none() -> None:
 def test_a_setting_that_no_replica_works_by_is_none_of_its_business() -> None:
     cluster = working()
     alters(cluster, "unclean.leader.election.enable", "true")
+
+
+def test_a_broker_that_applies_a_batch_over_several_turns_is_judged_when_it_is_done() -> None:
+    cluster = working()
+    process = cluster.processes["b2"]
+    process.is_busy = True
+    alters(cluster, "min.insync.replicas", "3")
+    process.is_busy = False
+    with pytest.raises(InvariantBroken, match=r"^DP-12: events-0: b2 works by min\.insync\.replicas 2, .* has 3"):
+        cluster.observer.event("high_watermark", node=2)
+        cluster.observer.look(process)  # type: ignore[arg-type]
