@@ -5,7 +5,8 @@ one goes on with another min ISR, segment size or retention than everybody sees.
 when its image has moved: each setting of the topic in the image is the one by which the replica and its log work.
 Source: requirement DP-12, KIP-631. Legal: a setting that the topic does not have, whose default is the node's own; a
 topic that the image does not have any more; a broker that applies a batch over several turns, because it creates or
-removes many logs with it, until it is done (seeds 910448, 910459, 910611, 910717).
+removes many logs with it, until it is done (seeds 910448, 910459, 910611, 910717); the min ISR of a leader that knows a
+newer ISR than its image, since it takes nothing from an older decision (seed 911109).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class AppliedSettings(Rule):
         topic, replica = image.topics.get(hosted.replica.topic_id), hosted.replica
         if topic is None or replica.state is None:
             return
-        works_by = {**replica.log.config.described(), MIN_ISR: str(replica.state.min_insync_replicas)}
+        works_by = replica.log.config.described()
+        if replica.partition_epoch <= topic.partitions[replica.partition].partition_epoch:
+            works_by[MIN_ISR] = str(replica.state.min_insync_replicas)
         for name, value in image.topic_settings(topic.name).items():
             if works_by.get(name, value) != value:
                 raise InvariantBroken(

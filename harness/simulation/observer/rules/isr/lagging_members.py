@@ -7,18 +7,22 @@ leader has begun its epoch, changed the ISR or ended such a change meanwhile.
 
 What a member has is what its log ever had in this leader epoch, which is at least what the leader knows of it: after a
 restart or truncation it may have less, and the leader learns that from the next fetch. Asserted when a leader's replica
-is examined. Legal: a member that lacks records for a shorter time; a proposal that no controller answers.
+is examined. Legal: a member that lacks records for a shorter time; a proposal that no controller answers; one that
+ended within the turn that made it (seed 914911).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 SLACK = MICROSECONDS // 100
@@ -47,12 +51,22 @@ class _Led:
 class LaggingMembers(Rule):
     """See the module."""
 
+    events = ("isr_proposed",)
+
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
+        self._proposed: set[tuple[int, str, int]] = set()
+        """By node id, topic and partition, what was proposed in a turn that is not examined yet."""
         self._led: dict[TopicPartitionId, dict[str, _Led]] = {}
         """By topic-partition and host: two brokers may lead at once, in different epochs."""
         self._ends: dict[tuple[int, TopicPartitionId], int] = {}
         """By node id, the log end at its last turn."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._proposed.add((int(fields["broker"]), str(fields["topic"]), int(fields["partition"])))
+
+    def died(self, process: SimProcess) -> None:
+        self._proposed.clear()
 
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         replica = turn.replica
@@ -74,7 +88,9 @@ class LaggingMembers(Rule):
         if led is None or led.epoch != epoch:
             had = {node: self._ends.get((node, key), -1) for node in self.cluster.names}
             led = of_host[turn.process.name] = _Led(epoch, now, replica.isr, replica.is_changing_isr, had=had)
-        if (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
+        proposed = (replica.broker, replica.topic, replica.partition)
+        if proposed in self._proposed or (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
+            self._proposed.discard(proposed)
             led.isr, led.changing, led.settled_at = replica.isr, replica.is_changing_isr, now
         if not led.ends or replica.end_offset > led.ends[-1][0]:
             led.ends.append((replica.end_offset, now))

@@ -72,3 +72,12 @@ def test_a_broker_that_applies_a_batch_over_several_turns_is_judged_when_it_is_d
     with pytest.raises(InvariantBroken, match=r"^DP-12: events-0: b2 works by min\.insync\.replicas 2, .* has 3"):
         cluster.observer.event("high_watermark", node=2)
         cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_a_leader_that_knows_a_newer_isr_takes_the_min_isr_with_the_record_of_that() -> None:
+    """Seed 911109 of worlds: the controller's response to its proposal came before the metadata."""
+    cluster = working()
+    cluster.replica("b2").partition_epoch = 1
+    alters(cluster, "min.insync.replicas", "3")
+    with pytest.raises(InvariantBroken, match=r"^DP-12"):
+        cluster.change(isr=[1, 2], tell=("b2",))

@@ -99,3 +99,15 @@ def test_what_a_member_once_had_is_known_to_the_leader() -> None:
     cluster.truncate("b3", 1)
     at(cluster, 9.0)
     cluster.show("b1")
+
+
+def test_a_proposal_that_ended_within_its_turn_was_made() -> None:
+    """Seed 914911 of worlds: the leader had no connection to a controller, and took the proposal back at once."""
+    cluster = lagging()
+    at(cluster, 9.0)
+    cluster.show("b1", "isr_proposed")
+    at(cluster, 10.5)
+    cluster.show("b1")
+    at(cluster, 10.6)
+    with pytest.raises(InvariantBroken, match=r"^IS-03"):
+        cluster.show("b1")
