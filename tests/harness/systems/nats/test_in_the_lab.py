@@ -19,7 +19,7 @@ cluster:
   topics: {events: {partitions: 1, replication_factor: 3, min_insync_replicas: 2}}
 workload: {name: log, producers: 2, consumers: 1, rate: 100/s, reopen: 0.002}
 nemesis:
-  - {fault: kill, target: leader of events/0, at: 2s, for: 2s}
+  - {fault: kill, target: leader of events/0, at: 2s, for: 12s}
 time: {load: 16s, settle: 40s}
 min_acknowledged: 200
 """
@@ -31,5 +31,5 @@ def test_a_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert (verdict["verdict"], verdict["coverage"]["faults_proven"]) == ("valid", 1)
     manifest = json.loads((directory / "run.json").read_text())
     assert manifest["options"]["system"] == "nats 2.12.1" and manifest["workload"]["client"] == "program"
-    assert manifest["options"]["leader_changes"] >= 1
+    assert manifest["options"]["leader_changes"] >= 1, "followers wait 9 s at most; the fault outlasts that"
     assert "Starting JetStream" in (directory / "nodes" / "b1" / "node.log").read_text()
