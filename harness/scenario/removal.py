@@ -37,7 +37,7 @@ KEEPS_WHOLE_LOGS: Final = ("kafka", "nats")
 DAYS_AHEAD_S: Final = 86_400.0
 """A clock that is ahead by more than this may let a week pass, together with others and with a rate."""
 FAST: Final = 2.0
-"""So may one that runs faster than this."""
+"""A clock that runs faster than this many seconds a second may do the same."""
 
 
 def removal_allowed(scenario: Scenario) -> bool:

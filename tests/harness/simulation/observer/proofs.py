@@ -301,8 +301,8 @@ def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "_is_lagging", lambda self, now, member: False)
 
 
-def takes_idle_followers_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader takes a follower for one that is behind when it has had nothing to fetch for a while."""
+def counts_idle_followers_as_lagging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader counts a follower as lagging when it has had nothing to fetch for a while."""
 
     def is_caught_up(self: RemoteReplica, now: int, leader_end: int, lag_time_max: int) -> bool:
         return now - self.caught_up_at <= lag_time_max
@@ -631,7 +631,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         CalmCluster,
         "CALM",
-        takes_idle_followers_for_slow_ones,
+        counts_idle_followers_as_lagging,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
     ),
