@@ -23,6 +23,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from confluent_kafka import (
@@ -35,7 +36,7 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from squall.workloads.clients.common import errors
 from squall.workloads.clients.common.client import Client, ClientPlan, TopicPartition
@@ -213,8 +214,9 @@ class _ProducerInstance:
     def abandon(self) -> None:
         """Purge at once, so that nothing more is sent while the thread ends."""
         self.retire()
-        if self.producer is not None:
-            self.producer.purge(in_queue=True, in_flight=True, blocking=False)
+        producer = self.producer  # read once: the thread forgets it when it ends
+        if producer is not None:
+            producer.purge(in_queue=True, in_flight=True, blocking=False)
 
     def gone(self) -> bool:
         return not self.thread.is_alive()
@@ -305,23 +307,19 @@ class ConfluentInstance(ThreadedInstance):
 
     def __init__(self, configuration: Mapping[str, Setting], sessions: Sessions, *, from_beginning: bool) -> None:
         super().__init__(sessions, "consumer-poll")
-        self.configuration = configuration
-        self.admin: AdminClient | None = None
+        self.offsets = OffsetsClient(of_connections(configuration))
         self.consumer = Consumer(dict(configuration), logger=LOG)
         start = OFFSET_BEGINNING if from_beginning else OFFSET_END
         self.consumer.assign([ConfluentTopicPartition(topic, partition, start) for topic, partition in sessions])
 
     async def list_offsets(self, place: TopicPartition) -> Completion:
         """Report both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
-        if self.admin is None:
-            self.admin = AdminClient(of_connections(self.configuration))
-        wanted = ConfluentTopicPartition(*place)
         try:
-            earliest = self.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=POLL_SECONDS * 5)
-            latest = self.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=POLL_SECONDS * 5)
-            low, high = await asyncio.gather(
-                *(asyncio.wrap_future(future) for answer in (earliest, latest) for future in answer.values())
-            )
+            asked = self.offsets.ask(place)
+            if asked is None:
+                await asyncio.wait({self.over})
+                return errors.refused(self.died_of or "closed")
+            low, high = await asyncio.gather(*map(asyncio.wrap_future, asked))
         except KafkaException as trouble:
             return errors.retrying(LIST_OFFSETS, trouble.args[0].code(), trouble.args[0].name())
         return Completion(OK, high_watermark=high.offset, log_start=low.offset, leader_epoch=high.leader_epoch)
@@ -337,7 +335,7 @@ class ConfluentInstance(ThreadedInstance):
                 self.carry_out_seeks()
                 self._sort_in(self.consumer.consume(CONSUME_BATCH, timeout=CONSUME_SECONDS))
         finally:
-            self.admin = None  # librdkafka ends it here, and not in the event loop
+            self.offsets.end()
             with contextlib.suppress(KafkaException):
                 self.consumer.close()
 
@@ -354,6 +352,42 @@ class ConfluentInstance(ThreadedInstance):
         for place in gone:
             self.go_to(place, OFFSET_BEGINNING)
             self.begin_session(place)
+
+
+class OffsetsClient:
+    """The admin client of a consumer, created for the first question about offsets.
+
+    The event loop asks, and the consumer's thread ends the client, possibly in between. With the lock a question is
+    asked as a whole, and none is asked after the end. librdkafka ends a client when its last reference goes, and waits
+    for the client's threads then. So the last reference goes in the consumer's thread, outside the lock.
+    """
+
+    def __init__(self, configuration: Mapping[str, Setting]) -> None:
+        self._configuration = configuration
+        self._lock = threading.Lock()
+        self._admin: AdminClient | None = None
+        self._ended = False
+
+    def ask(self, place: TopicPartition) -> tuple[Future[ListOffsetsResultInfo], ...] | None:
+        """In the event loop: ask for the first offset of a log and for its end. None after the end of the client."""
+        with self._lock:
+            if self._ended:
+                return None
+            if self._admin is None:
+                self._admin = AdminClient(dict(self._configuration))
+            wanted = ConfluentTopicPartition(*place)
+            asked = [
+                self._admin.list_offsets({wanted: which}, request_timeout=POLL_SECONDS * 5)
+                for which in (OffsetSpec.earliest(), OffsetSpec.latest())
+            ]
+        return tuple(future for answer in asked for future in answer.values())
+
+    def end(self) -> None:
+        """In the consumer's thread: end the client, and answer no more questions."""
+        with self._lock:
+            self._ended = True
+            admin, self._admin = self._admin, None
+        del admin
 
 
 def of_connections(configuration: Mapping[str, Setting]) -> dict[str, Setting]:

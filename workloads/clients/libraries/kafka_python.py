@@ -154,8 +154,9 @@ class ProducerInstance:
         """Hand over nothing more, and make the library drop what it has."""
         self._abandoned.set()
         self.retire()
-        if self._producer is not None:
-            self._producer._sender.force_close()  # its `close` would flush first
+        producer = self._producer  # read once: the thread forgets it when it ends
+        if producer is not None:
+            producer._sender.force_close()  # its `close` would flush first
 
     def gone(self) -> bool:
         return not self.thread.is_alive()

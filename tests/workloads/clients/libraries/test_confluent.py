@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -290,6 +291,40 @@ def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
 
     completion = asyncio.run(scenario())
     assert (completion.log_start, completion.high_watermark) == (0, 3)
+
+
+def test_a_consumer_that_ends_while_offsets_are_asked_for_breaks_no_question(
+    scripted: list[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread has half a second to end between the two requests of a question."""
+    asked: list[object] = []
+
+    async def scenario() -> tuple[Completion, Completion]:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        instance = client.instance
+        assert isinstance(instance, confluent.ConfluentInstance) and instance._thread is not None
+        thread = instance._thread
+
+        class EndsMeanwhile:
+            def __init__(self, _: object) -> None: ...
+
+            def list_offsets(self, wanted: dict[object, object], **_: object) -> dict[object, Future[None]]:
+                asked.append(wanted)
+                instance.retire()
+                thread.join(0.5)
+                return {one: Future() for one in wanted}
+
+        monkeypatch.setattr(confluent, "AdminClient", EndsMeanwhile)
+        during = await client.invoke(poll("events", f=LIST_OFFSETS))
+        await instance.ended()
+        after = await instance.list_offsets(("events", 0))
+        await client.close()
+        return during, after
+
+    told = asyncio.run(scenario())
+    assert [(one.type, one.error) for one in told] == [(FAIL, "closed")] * 2
+    assert len(asked) == 2
 
 
 def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
