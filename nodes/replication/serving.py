@@ -117,8 +117,8 @@ class ServingReplica(FollowingReplica):
         return OffsetAnswer(NO_ERROR, timestamp, offset, -1 if epoch is None else epoch)
 
     def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
-        """The end of an epoch in the leader's log (KIP-320)."""
+        """The end of an epoch in the leader's log (KIP-320); -1 and -1 for an epoch that has not begun, as in Kafka."""
         error = self._check_epoch(current_leader_epoch)
-        if error:
+        if error or epoch > self.leader_epoch:
             return EpochEndAnswer(error)
         return EpochEndAnswer(NO_ERROR, *self.log.end_offset_for(epoch))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from squall.harness.artifacts.jar_cache import jars as pinned_jars
 from tests.clusters import Cluster
+from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import CLIENTS, ClientLibrary, ConfluentKafka
+
+JARS = "kafka-tools-4.3.1"
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +37,18 @@ def _numbers() -> Iterator[int]:
 def new_name(_numbers: Iterator[int]) -> Callable[[], str]:
     """Topic names nobody has used."""
     return lambda: f"interop-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def jars() -> Sequence[Path]:
+    return pinned_jars(JARS)
+
+
+@pytest.fixture(scope="session")
+def apache(jars: Sequence[Path]) -> Iterator[ApacheKafka]:
+    """Apache Kafka itself: what is right here is right."""
+    with ApacheKafka(jars) as running:
+        yield running
 
 
 @pytest.fixture

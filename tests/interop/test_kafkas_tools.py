@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.artifacts.jar_cache import jars as pinned_jars
 from squall.harness.hosts.network import MachineNetwork
 from squall.harness.load.tcp import TcpConnector
 from squall.harness.operator.admin_connection import AdminConnection, parse_bootstrap
@@ -33,7 +32,6 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("interop"), pytest.mark.timeout(240)]
 
-JARS = "kafka-tools-4.3.1"
 AT_ONCE_S = 20.0
 """Far above what a refusal takes on a busy machine, far below any of the clients' own timeouts (30 s and more)."""
 REASSIGN = TOOLS + "reassign.ReassignPartitionsCommand"
@@ -55,19 +53,8 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def jars() -> Sequence[Path]:
-    return pinned_jars(JARS)
-
-
-@pytest.fixture(scope="session")
 def jvm(jars: Sequence[Path]) -> Iterator[Jvm]:
     with Jvm(jars) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def apache(jars: Sequence[Path]) -> Iterator[ApacheKafka]:
-    with ApacheKafka(jars) as running:
         yield running
 
 

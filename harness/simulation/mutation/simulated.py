@@ -13,7 +13,7 @@ from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.world import SimWorld
 
-NOT_BY_OBSERVER = frozenset({"LIVENESS", "CRASH", "HANG", "UNKNOWN", REQUIRED})
+NOT_BY_OBSERVER = frozenset({"LIVENESS", "CONFORMANCE", "CRASH", "HANG", "UNKNOWN", REQUIRED})
 
 
 class Watching(Protocol):

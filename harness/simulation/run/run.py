@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from squall.harness.conformance.client import NotConforming
 from squall.harness.errors import UsageError
 from squall.harness.scenario.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.scenario.faults import FaultLog
@@ -42,6 +43,7 @@ from squall.harness.simulation.observer.invariants import InvariantBroken, Obser
 from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
 from squall.harness.simulation.run.buggified import buggified, buggify_words
+from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import (
     WORLDS,
@@ -382,6 +384,8 @@ class Simulation:
         self.observer.became_whole(world.kernel.now)
         await self._final_reads()
         if self.swarming:
+            if world.has_quorum:
+                await check_world(world, self.observer.cluster.client_checker.sent_by_another)
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
         if self.traces is not None:
@@ -680,6 +684,8 @@ def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
         return (breach.name,), str(breach)
     except ClusterNotReady as trouble:
         return ("LIVENESS",), str(trouble)
+    except NotConforming as wrong:
+        return ("CONFORMANCE",), str(wrong)
     except Exception as trouble:
         return ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{traceback.format_exc(limit=-4)}"
     return (), ""

@@ -117,6 +117,10 @@ class ClientChecker:
         self._sent[operation.value] = SEND
         self._floors[operation.value] = (promised.highest, promised.losses)
 
+    def sent_by_another(self, value: int) -> None:
+        """Permit a value of a client whose operations are no part of the history."""
+        self._sent[value] = SEND
+
     def completed(self, event: Event, promised: Promised) -> None:
         """Check a client's result against what is committed."""
         operation, completion = event.operation, event.completion

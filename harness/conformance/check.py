@@ -1,0 +1,77 @@
+"""One check of a cluster: a topic of its own, some of the parts in some order, and the topic's end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from squall.harness.conformance import descriptions, offsets, placement, records, settings, topics
+from squall.harness.conformance.client import ConformanceClient, expect
+from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, all_brokers
+
+PARTITIONS, LARGEST_FACTOR = 3, 3
+SETTINGS = {"max.message.bytes": "100000", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
+
+Part = Callable[[ConformanceClient, CheckedTopic], Awaitable[None]]
+PARTS: tuple[Part, ...] = (
+    descriptions.cluster,
+    descriptions.pages,
+    descriptions.quorum,
+    descriptions.log_directories,
+    descriptions.coordinators,
+    topics.refused_creations,
+    topics.more_partitions,
+    settings.described,
+    settings.altered,
+    settings.features,
+    records.refused_batches,
+    records.idempotence,
+    records.refused_fetches,
+    records.limits,
+    records.sessions,
+    offsets.listed,
+    offsets.epochs,
+    offsets.deleted_records,
+    placement.moved,
+)
+
+
+async def check_conformance(
+    client: ConformanceClient, more_settings: Mapping[str, str] | None = None, share: float = 1.0
+) -> tuple[str, ...]:
+    """Check a cluster without faults. Return the names of the parts, in their order. Raises NotConforming.
+
+    Each part is left out with a probability of one minus `share`. The topic has `more_settings` beside its own.
+    """
+    rng = client.rng
+    brokers = await all_brokers(client)
+    ids = sorted(brokers)
+    factor = rng.randint(1, min(LARGEST_FACTOR, len(ids)))
+    placed = [tuple(rng.sample(ids, factor)) for _ in range(PARTITIONS)]
+    topic = CheckedTopic(
+        f"conformance-{rng.getrandbits(40):010x}",
+        brokers,
+        [CheckedPartition(replicas, replicas[0]) for replicas in placed],
+        {**SETTINGS, **(more_settings or {})},
+    )
+    await topics.create(client, topic)
+    chosen = [part for part in PARTS if rng.random() < share]
+    rng.shuffle(chosen)
+    for part in chosen:
+        await records.append(client, topic, rng.randrange(len(topic.partitions)))
+        await part(client, topic)
+    await topics.delete(client, topic)
+    await _created_again(client, topic)
+    return tuple(part.__name__ for part in chosen)
+
+
+async def _created_again(client: ConformanceClient, old: CheckedTopic) -> None:
+    """A topic of the same name begins empty, as another topic."""
+    partitions = [CheckedPartition(one.replicas, one.replicas[0]) for one in old.partitions]
+    factor = len(partitions[0].replicas)
+    partitions = [one for one in partitions if len(one.replicas) == factor]
+    topic = CheckedTopic(old.name, old.brokers, partitions, dict(SETTINGS))
+    await topics.create(client, topic)
+    address = client.any_broker()
+    expect(address, "whether a topic that is created again is another one", topic.topic_id != old.topic_id, True)
+    await records.append(client, topic, client.rng.randrange(len(partitions)))
+    await topics.delete(client, topic)

@@ -1,0 +1,210 @@
+"""What the cluster says of itself: every API that describes must describe the same cluster."""
+
+from __future__ import annotations
+
+from squall.harness.conformance.client import (
+    Address,
+    ConformanceClient,
+    expect,
+    expect_error,
+    settled,
+)
+from squall.harness.conformance.topic import CheckedTopic, shown_topic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from squall.nodes.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from squall.nodes.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataRequest,
+    PartitionDataResponse,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.workloads.clients.native.admin import METADATA_TOPIC
+
+GROUP, NO_KIND = 0, 7
+BROKERS, CONTROLLERS, NO_ENDPOINTS = 1, 2, 9
+LARGEST_PAGE = 2000
+KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE = 4, 1, 1
+
+
+async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """DescribeCluster names the brokers and the cluster that Metadata names."""
+
+    async def attempt() -> None:
+        for address in client.brokers:
+            metadata = await client.ask(address, MetadataRequest(topics=[]), MetadataResponse, since=4)
+            described = await client.ask(address, DescribeClusterRequest(), DescribeClusterResponse)
+            expect(address, "the error of DescribeCluster", described.error_code, 0)
+            expect(address, "the cluster id of DescribeCluster", described.cluster_id, metadata.cluster_id)
+            brokers = {one.broker_id: (one.host, one.port) for one in described.brokers}
+            expect(address, "the brokers of DescribeCluster", brokers, topic.brokers)
+            for name, controller in (("Metadata", metadata), ("DescribeCluster", described)):
+                expect(address, f"the controller of {name}", controller.controller_id, *topic.brokers)
+
+    await settled(attempt)
+    await _other_endpoints(client, client.any_broker(), CONTROLLERS)
+
+
+async def _other_endpoints(client: ConformanceClient, address: Address, other: int) -> None:
+    """A listener describes endpoints of its own kind only (KIP-919)."""
+    for kind, error in (
+        (other, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (NO_ENDPOINTS, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ):
+        request = DescribeClusterRequest(endpoint_type=kind)
+        described = await client.ask(address, request, DescribeClusterResponse, since=ENDPOINTS_SINCE)
+        expect_error(address, f"DescribeCluster of endpoints of type {kind}", described.error_code, error)
+
+
+async def pages(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """DescribeTopicPartitions shows what Metadata shows, whatever the size of its pages."""
+    address = client.any_broker()
+    if not await client.serves(address, ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+        return
+    whole = DescribeTopicPartitionsRequest(topics=[TopicRequest(topic.name)], response_partition_limit=LARGEST_PAGE)
+    response = await client.ask(address, whole, DescribeTopicPartitionsResponse)
+    expect(address, "the cursor after a page with everything", response.next_cursor, None)
+    (described,) = response.topics
+    expect(address, f"{topic.name} in DescribeTopicPartitions", bytes(described.topic_id), topic.topic_id)
+    shown = await shown_topic(client, address, topic.name)
+    expected = [
+        (one.partition_index, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas)
+        for one in shown.partitions
+    ]
+    expect(address, f"the topic-partitions of {topic.name}", [_facts(one) for one in described.partitions], expected)
+    limit = client.rng.randint(1, len(expected))
+    expect(address, f"pages of {limit}", await _paged(client, address, topic.name, limit), expected)
+    rest = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(topic.name)], cursor=Cursor(topic.name, len(expected) - 1)
+    )
+    response = await client.ask(address, rest, DescribeTopicPartitionsResponse)
+    last = [_facts(one) for one in response.topics[0].partitions]
+    expect(address, "the page from the last topic-partition on", last, expected[-1:])
+    every = DescribeTopicPartitionsRequest(response_partition_limit=LARGEST_PAGE)
+    response = await client.ask(address, every, DescribeTopicPartitionsResponse)
+    names = [one.name for one in response.topics]
+    expect(address, "the order of topics in DescribeTopicPartitions", names, sorted(one or "" for one in names))
+    expect(address, f"how often all topics have {topic.name}", names.count(topic.name), 1)
+    unknown = f"{topic.name}-unknown"
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(unknown)])
+    response = await client.ask(address, request, DescribeTopicPartitionsResponse)
+    told = [(one.name, one.error_code) for one in response.topics]
+    expect(address, "a topic that is unknown", told, [(unknown, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))])
+
+
+_Facts = tuple[int, int, int, list[int], list[int], list[int]]
+
+
+def _facts(one: DescribeTopicPartitionsResponsePartition) -> _Facts:
+    return (
+        one.partition_index, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes, one.offline_replicas,
+    )  # fmt: skip
+
+
+async def _paged(client: ConformanceClient, address: Address, name: str, limit: int) -> list[_Facts]:
+    found: list[_Facts] = []
+    cursor: Cursor | None = None
+    for _ in range(LARGEST_PAGE):
+        request = DescribeTopicPartitionsRequest([TopicRequest(name)], limit, cursor)
+        response = await client.ask(address, request, DescribeTopicPartitionsResponse)
+        page = [_facts(one) for described in response.topics for one in described.partitions]
+        found += page
+        cursor = response.next_cursor
+        if cursor is None:
+            return found
+        expect(address, f"the size of a page of {limit}", len(page), limit)
+        expect(address, "the topic of a cursor", cursor.topic_name, name)
+    return found
+
+
+async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """DescribeQuorum names one leader, which is a voter, and no offset beyond the leader's log."""
+    address = client.any_broker()
+    if not await client.serves(address, ApiKey.DESCRIBE_QUORUM):
+        return
+    described = await _described_quorum(client, address)
+    voters = [one.replica_id for one in described.current_voters]
+    expect(address, "the leader of the quorum", described.leader_id, *voters)
+    ends = {one.replica_id: one.log_end_offset for one in described.current_voters}
+    expect(address, "the largest offset of a voter", max(ends.values()), ends[described.leader_id])
+    within = 0 < described.high_watermark <= ends[described.leader_id]
+    expect(address, f"whether the high watermark {described.high_watermark} is within the log", within, True)
+    expect(address, "the number of voters", len(voters), len(client.controllers) or len(voters))
+    both = {one.replica_id for one in described.observers} & set(voters)
+    expect(address, "voters that are observers", both, set())
+    for controller in client.controllers:
+        await _other_endpoints(client, controller, BROKERS)
+
+
+async def _described_quorum(client: ConformanceClient, address: Address) -> PartitionDataResponse:
+    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
+
+    async def attempt() -> PartitionDataResponse:
+        response = await client.ask(address, request, DescribeQuorumResponse)
+        expect(address, "the error of DescribeQuorum", response.error_code, 0)
+        described = response.topics[0].partitions[0]
+        expect(address, "the error of the metadata log", described.error_code, 0)
+        return described
+
+    return await settled(attempt)
+
+
+async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """DescribeLogDirs names a topic's replicas where they are, and counts their bytes."""
+    number = client.rng.randrange(len(topic.partitions))
+    checked = topic.partitions[number]
+    for broker, address in topic.brokers.items():
+        if not await client.serves(address, ApiKey.DESCRIBE_LOG_DIRS):
+            return
+        asked = [DescribableLogDirTopic(topic.name, [number])]
+        response = await client.ask(address, DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+        found = [part for one in response.results for held in one.topics for part in held.partitions]
+        numbers = [number] if broker in checked.replicas else []
+        expect(address, f"the replicas of {topic.name}-{number}", [one.partition_index for one in found], numbers)
+        sizes = [one.partition_size for one in found]
+        has_records = checked.end > checked.start  # deleted ones may still be in the last segment
+        enough = [size > 0 or not has_records for size in sizes]
+        expect(address, f"whether {sizes} bytes are enough", enough, [True for _ in found])
+
+
+async def coordinators(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """FindCoordinator names a broker where it listens, and none for a kind that does not exist."""
+    address = client.any_broker()
+    if not await client.serves(address, ApiKey.FIND_COORDINATOR):
+        return
+
+    async def attempt() -> None:
+        request = FindCoordinatorRequest(key="group", key_type=GROUP)
+        found = await client.ask(address, request, FindCoordinatorResponse, until=KEYS_SINCE - 1)
+        expect(address, "the error of FindCoordinator", found.error_code, 0)
+        expect(address, "the coordinator's address", (found.host, found.port), topic.brokers.get(found.node_id))
+        request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=["group", "another"])
+        several = await client.ask(address, request, FindCoordinatorResponse, since=KEYS_SINCE)
+        expect(address, "the groups", [one.key for one in several.coordinators], ["group", "another"])
+        for one in several.coordinators:
+            expect(address, "the coordinator's address", (one.host, one.port), topic.brokers.get(one.node_id))
+
+    await settled(attempt)
+    request = FindCoordinatorRequest(key_type=NO_KIND, coordinator_keys=["group"])
+    refused = await client.ask(address, request, FindCoordinatorResponse, since=KEYS_SINCE)
+    told = [(one.error_code, one.node_id) for one in refused.coordinators]
+    expect(address, f"a coordinator of kind {NO_KIND}", told, [(int(ErrorCode.INVALID_REQUEST), -1)])
+    request = FindCoordinatorRequest(key="group", key_type=NO_KIND)
+    found = await client.ask(address, request, FindCoordinatorResponse, since=KINDS_SINCE, until=KEYS_SINCE - 1)
+    told = [(found.error_code, found.node_id)]
+    expect(address, f"a coordinator of kind {NO_KIND}", told, [(int(ErrorCode.INVALID_REQUEST), -1)])

@@ -1,0 +1,127 @@
+"""AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders: replicas move, and the first one leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
+from squall.harness.conformance.topic import CheckedTopic, await_shown
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from squall.nodes.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+TIMEOUT_MS = 5000
+NOBODY = 4_711
+PREFERRED, NO_TYPE = 0, 7
+FACTOR_SINCE = 1
+
+
+async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Move a topic-partition to other brokers, or to the same ones in another order; then its first replica leads."""
+    number, address = client.rng.randrange(len(topic.partitions)), client.any_broker()
+    if not await client.serves(address, ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+        return
+    await _refused(client, topic, number)
+    checked = topic.partitions[number]
+    brokers = sorted(topic.brokers)
+    target = client.rng.sample(brokers, client.rng.randint(1, min(3, len(brokers))))
+    asked = [(number, target)]
+    expect_error(
+        address, f"to move {topic.name}-{number} to {target}", await _alter(client, address, topic, asked), *_OK
+    )
+    await _ongoing(client, topic, number, target)
+    checked.replicas = tuple(target)
+    await await_shown(client, topic, leads=False)
+    preferred = checked.leader == target[0]
+    came = await _elect(client, address, topic, number)
+    errors = (ErrorCode.ELECTION_NOT_NEEDED,) if preferred else (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    expect_error(address, f"to elect {target[0]}, led by {checked.leader}", came, *errors)
+    epoch = checked.leader_epoch
+    await await_shown(client, topic)
+    expect(address, f"whether the leader epoch rises from {epoch}", checked.leader_epoch > epoch, not preferred)
+    none = [(number, None)]
+    expect_error(
+        address, "to cancel what is done", await _alter(client, address, topic, none),
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    )  # fmt: skip
+
+
+_OK = (ErrorCode.NONE,)
+
+
+async def _refused(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
+    address = client.any_broker()
+    broker = min(topic.brokers)
+    for target, error in (
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([NOBODY], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([broker, broker], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ):
+        came = await _alter(client, address, topic, [(number, target)])
+        expect_error(address, f"to move {topic.name}-{number} to {target}", came, error)
+    unknown = len(topic.partitions)
+    for name, partition in ((topic.name, unknown), (f"{topic.name}-unknown", 0)):
+        came = await _alter(client, address, topic, [(partition, [broker])], name)
+        expect_error(address, f"to move {name}-{partition}", came, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    came = await _elect(client, address, topic, unknown)
+    expect_error(address, "an election that is unknown", came, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    request = ElectLeadersRequest(NO_TYPE, [TopicPartitions(topic.name, [number])], TIMEOUT_MS)
+    response = await client.ask(address, request, ElectLeadersResponse, since=1)
+    codes = [
+        response.error_code,
+        *(p.error_code for one in response.replica_election_results for p in one.partition_result),
+    ]
+    expect(address, f"whether election type {NO_TYPE} is refused ({codes})", any(codes), True)
+
+
+async def _ongoing(client: ConformanceClient, topic: CheckedTopic, number: int, target: list[int]) -> None:
+    """While a move is under way, ListPartitionReassignments names its target; what is done it does not name."""
+    address = client.any_broker()
+    for topics in (None, [ListPartitionReassignmentsTopics(topic.name, [number])]):
+        request = ListPartitionReassignmentsRequest(TIMEOUT_MS, topics)
+        response = await client.ask(address, request, ListPartitionReassignmentsResponse)
+        expect(address, "the error of ListPartitionReassignments", response.error_code, 0)
+        for one in response.topics:
+            for part in one.partitions if one.name == topic.name else ():
+                expect(address, "a move that was not asked for", part.partition_index, number)
+                wanted = [replica for replica in part.replicas if replica not in part.removing_replicas]
+                expect(address, "the target of a move", sorted(wanted), sorted(target))
+
+
+async def _alter(
+    client: ConformanceClient,
+    address: Address,
+    topic: CheckedTopic,
+    targets: Sequence[tuple[int, list[int] | None]],
+    name: str | None = None,
+) -> int:
+    parts = [ReassignablePartition(number, target) for number, target in targets]
+    asked = ReassignableTopic(name or topic.name, parts)
+    request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[asked])
+    response = await client.ask(address, request, AlterPartitionReassignmentsResponse)
+    expect(address, "the error of AlterPartitionReassignments", response.error_code, 0)
+    found = [part for one in response.responses for part in one.partitions]
+    numbers = [one.partition_index for one in found]
+    expect(address, "the topic-partitions of AlterPartitionReassignments", numbers, [number for number, _ in targets])
+    return found[0].error_code
+
+
+async def _elect(client: ConformanceClient, address: Address, topic: CheckedTopic, number: int) -> int:
+    request = ElectLeadersRequest(PREFERRED, [TopicPartitions(topic.name, [number])], TIMEOUT_MS)
+    response = await client.ask(address, request, ElectLeadersResponse, since=1)
+    expect(address, "the error of ElectLeaders", response.error_code, 0)
+    found = [part for one in response.replica_election_results for part in one.partition_result]
+    expect(address, "the topic-partitions of ElectLeaders", [one.partition_id for one in found], [number])
+    return found[0].error_code

@@ -1,0 +1,347 @@
+"""Produce, InitProducerId and Fetch: records lie where they are acknowledged, once, and are read as they were sent.
+
+The timestamps of a topic-partition's records differ from one another and are not in order, so that look-ups by time
+have one right answer each (`offsets.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.topic import Appended, CheckedTopic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.nodes.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from squall.nodes.protocol.record import Record
+from squall.nodes.protocol.records import build_batch, iterate_batches, parse_records
+from squall.workloads.clients.common.payload import VALUE_BYTES, decode_value, encode_value
+
+PRODUCE_TIMEOUT_MS, LONGEST_BATCH, STEP_MS = 5000, 5, 1000
+ALL, LEADER_ONLY, NOBODY = -1, 1, 0
+FETCH_BYTES, WAIT_MS = 1 << 20, 300
+NAMES_UNTIL, SESSIONS_SINCE, EPOCHS_SINCE, LOG_START_SINCE = 12, 7, 9, 5
+NO_SESSION, FULL = 0, -1
+LOWEST_VALUE = 1 << 61
+"""The values of workloads are below it."""
+PRODUCE_VERSION = 9
+"""For a request without a response."""
+
+
+@dataclass
+class Producer:
+    """An idempotent producer on one topic-partition."""
+
+    producer_id: int
+    epoch: int
+    sequence: int = 0
+
+
+async def append(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
+    """Append a batch whose records may be older than those before it, with any acknowledgement."""
+    records = _new_records(client, topic, number)
+    address, acks = topic.leader_of(number), client.rng.choice((ALL, LEADER_ONLY, NOBODY))
+    request = _produce(topic, number, build_batch(records), acks)
+    base = _will_append(client, topic, number, records)
+    if acks == NOBODY:
+        await client.tell(address, request, PRODUCE_VERSION)
+    else:
+        _expect_appended(address, topic, number, await _answer(client, address, request), base)
+    await settled(lambda: _read_all(client, topic, number))
+
+
+async def _read_all(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
+    """A reader gets all records of a topic-partition, each batch from any offset within it."""
+    checked, address = topic.partitions[number], topic.leader_of(number)
+    offset = checked.start
+    read: list[Appended] = []
+    while offset < checked.end:
+        part = await _fetch_one(client, address, topic, number, offset)
+        expect_error(address, f"a fetch of {topic.name}-{number} at {offset}", part.error_code, ErrorCode.NONE)
+        found = [one for one in records_of(part) if one.offset >= offset]
+        if not found:
+            expect(address, f"the high watermark of {topic.name}-{number}", part.high_watermark, checked.end)
+            expect(address, f"records of {topic.name}-{number} at {offset}", found, checked.records)
+        read += found
+        offset = read[-1].offset + 1
+    expected = [one for one in checked.records if one.offset >= checked.start]
+    expect(address, f"the records of {topic.name}-{number}", read, expected)
+    part = await _fetch_one(client, address, topic, number, checked.end)
+    ends = (part.error_code, part.high_watermark, records_of(part))
+    expect(address, f"a fetch at the end of {topic.name}-{number}", ends, (0, checked.end, []))
+
+
+async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Batches that a broker must not append; afterwards the log is as it was."""
+    number = client.rng.randrange(len(topic.partitions))
+    address, batch = topic.leader_of(number), build_batch(_new_records(client, topic, number))
+    damaged = bytearray(batch)
+    damaged[-1] ^= 1
+    larger = build_batch([Record(value=bytes(int(topic.settings["max.message.bytes"])))], timestamp=1)
+    for name, request, error in (
+        ("a damaged batch", _produce(topic, number, damaged), ErrorCode.CORRUPT_MESSAGE),
+        ("a batch that is too large", _produce(topic, number, larger), ErrorCode.MESSAGE_TOO_LARGE),
+        ("acks=5", _produce(topic, number, batch, 5), ErrorCode.INVALID_REQUIRED_ACKS),
+        (
+            "an unknown topic-partition",
+            _produce(topic, len(topic.partitions), batch),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+    ):
+        expect_error(address, name, (await _answer(client, address, request)).error_code, error)
+    for other in topic.others_of(number):
+        replica = next(one for one, at in topic.brokers.items() if at == other) in topic.partitions[number].replicas
+        answer = await _answer(client, other, _produce(topic, number, batch))
+        errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, *([] if replica else [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])]
+        expect_error(other, f"a batch for {topic.name}-{number}, led by another", answer.error_code, *errors)
+    await settled(lambda: _read_all(client, topic, number))
+
+
+async def idempotence(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Producer ids differ. A batch that is sent again is appended once; a gap, or an older epoch, is refused."""
+    number = client.rng.randrange(len(topic.partitions))
+    address = topic.leader_of(number)
+    asked = [client.any_broker() for _ in range(3)]
+    answers = [await _new_producer(client, one) for one in asked]
+    expect(asked[0], "producer ids that differ", len({one.producer_id for one in answers}), len(answers))
+    producer = Producer(answers[0].producer_id, answers[0].producer_epoch)
+    expect(asked[0], "the first epoch of a producer", producer.epoch, 0)
+    for _ in range(client.rng.randint(1, 3)):
+        records = _new_records(client, topic, number)
+        base = _will_append(client, topic, number, records)
+        batch = _of_producer(records, producer, producer.sequence)
+        _expect_appended(address, topic, number, await _answer(client, address, _produce(topic, number, batch)), base)
+        again = await _answer(client, address, _produce(topic, number, batch))
+        told = (again.error_code, again.base_offset)
+        expect(address, f"a batch for {topic.name}-{number} that is sent again", told, (0, base))
+        producer.sequence += len(records)
+    records = _new_records(client, topic, number)
+    gap = _of_producer(records, producer, producer.sequence + client.rng.randint(1, 9))
+    answer = await _answer(client, address, _produce(topic, number, gap))
+    expect_error(address, "a gap in sequence numbers", answer.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    await settled(lambda: _read_all(client, topic, number))
+
+
+async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Offsets that a log does not have, epochs that are not the leader's, and topic-partitions that are unknown."""
+    number = client.rng.randrange(len(topic.partitions))
+    address, checked = topic.leader_of(number), topic.partitions[number]
+    epoch = checked.leader_epoch
+    for offset, current, error in (
+        (checked.end + 1, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (checked.start - 1, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (checked.start, epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        *([(checked.start, epoch - 1, ErrorCode.FENCED_LEADER_EPOCH)] if epoch else []),
+        (checked.start, epoch, ErrorCode.NONE),
+    ):
+        part = await _fetch_one(client, address, topic, number, offset, current)
+        expect_error(address, f"a fetch at {offset} in epoch {current}", part.error_code, error)
+    part = await _fetch_one(client, address, topic, len(topic.partitions), 0)
+    expect_error(address, "an unknown topic-partition", part.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def limits(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """A fetch of one byte brings one batch; one of more bytes than there are waits as long as it says."""
+    number = client.rng.randrange(len(topic.partitions))
+    address, checked = topic.leader_of(number), topic.partitions[number]
+    starts = [one for one in checked.batch_starts if one >= checked.start]
+    if not starts:
+        return
+    at = client.rng.randrange(len(starts))
+    part = await _fetch_one(client, address, topic, number, starts[at], most=1)
+    ends = [*starts[1:], checked.end]
+    read = [one.offset for one in records_of(part)]
+    expect(address, f"a fetch of one byte at {starts[at]}", read, list(range(starts[at], ends[at])))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    part = await _fetch_one(client, address, topic, number, checked.end, least=FETCH_BYTES, wait_ms=WAIT_MS)
+    waited = loop.time() - began
+    expect(address, f"whether a fetch waits {WAIT_MS} ms (it took {waited:.3f} s)", waited >= WAIT_MS / 1000, True)
+    expect(address, "records that are not there", records_of(part), [])
+
+
+async def sessions(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """A fetch session brings what is new, and nothing of a topic-partition that it was told to forget."""
+    number = client.rng.randrange(len(topic.partitions))
+    address = topic.leader_of(number)
+    led = [one for one, checked in enumerate(topic.partitions) if topic.brokers[checked.leader] == address]
+    wanted = {one: topic.partitions[one].end for one in led}
+    first = await _session(client, address, topic, wanted, 0, 0)
+    expect(address, "the topic-partitions of a new session", sorted(_parts(first)), led)
+    session = first.session_id
+    if session == NO_SESSION:
+        return
+    again = await _session(client, address, topic, {}, session, 1)
+    expect(address, "what a session without news brings", _parts(again), {})
+    await append(client, topic, number)
+    news = await _session(client, address, topic, {}, session, 2)
+    brought = {one: [record.offset for record in records_of(part)] for one, part in _parts(news).items()}
+    expect(
+        address, "what a session brings", brought, {number: list(range(wanted[number], topic.partitions[number].end))}
+    )
+    moved = await _session(client, address, topic, {number: topic.partitions[number].end}, session, 3)
+    expect(
+        address, "records that a session brings twice", [records_of(one) for one in _parts(moved).values()], [[]], []
+    )
+    forgotten = await _session(client, address, topic, {}, session, 4, forgotten=[number])
+    expect(address, "what a session brings of what is forgotten", _parts(forgotten), {})
+    if led == [number]:
+        return  # a session of nothing ends
+    await append(client, topic, number)
+    rest = await _session(client, address, topic, {}, session, 5)
+    expect(address, "what a session brings of what is forgotten", _parts(rest), {})
+    strange = await _session(client, address, topic, {}, session, 9)
+    expect_error(
+        address, "another session epoch", strange.error_code,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    )  # fmt: skip
+    unknown = await _session(client, address, topic, {}, session ^ 1, 1)
+    expect_error(address, "an unknown session", unknown.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def _new_records(client: ConformanceClient, topic: CheckedTopic, number: int) -> list[Record]:
+    """Records with timestamps that no other of the topic-partition has, in any order."""
+    checked, rng = topic.partitions[number], client.rng
+    used = {one.timestamp for one in checked.records}
+    now = client.wall_clock_ms()
+    size = rng.randint(1, LONGEST_BATCH)
+    free = [
+        time for time in (now - STEP_MS * step for step in range(len(used) + 4 * LONGEST_BATCH)) if time not in used
+    ]
+    values = (encode_value(LOWEST_VALUE | rng.getrandbits(61), VALUE_BYTES) for _ in range(size))
+    return [Record(timestamp=time, value=value) for time, value in zip(rng.sample(free, size), values, strict=True)]
+
+
+def _will_append(client: ConformanceClient, topic: CheckedTopic, number: int, records: list[Record]) -> int:
+    """Expect these records at the end of a topic-partition, as one batch. Return their first offset."""
+    checked = topic.partitions[number]
+    base = checked.end
+    checked.batch_starts.append(base)
+    for index, record in enumerate(records):
+        value = record.value or b""
+        checked.records.append(Appended(base + index, record.timestamp, checked.leader_epoch, value))
+        client.on_send(decode_value(value))
+    return base
+
+
+def _of_producer(records: list[Record], producer: Producer, sequence: int) -> bytearray:
+    return build_batch(records, producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=sequence)
+
+
+def _produce(topic: CheckedTopic, number: int, batch: bytearray, acks: int = ALL) -> ProduceRequest:
+    data = TopicProduceData(topic.name, [PartitionProduceData(number, bytes(batch))])
+    return ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
+
+
+async def _answer(client: ConformanceClient, address: Address, request: ProduceRequest) -> PartitionProduceResponse:
+    asked = [(one.name, part.index) for one in request.topic_data for part in one.partition_data]
+    response = await client.ask(address, request, ProduceResponse, since=LOG_START_SINCE, until=NAMES_UNTIL)
+    told = [(one.name, part.index) for one in response.responses for part in one.partition_responses]
+    expect(address, "the topic-partitions of a Produce response", told, asked)
+    return response.responses[0].partition_responses[0]
+
+
+def _expect_appended(
+    address: Address, topic: CheckedTopic, number: int, answer: PartitionProduceResponse, base: int
+) -> None:
+    expect_error(address, f"a batch for {topic.name}-{number}", answer.error_code, ErrorCode.NONE)
+    told = (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+    expected = (base, -1, topic.partitions[number].start)
+    expect(address, f"offset, time and log start of a batch for {topic.name}-{number}", told, expected)
+
+
+async def _new_producer(client: ConformanceClient, address: Address) -> InitProducerIdResponse:
+    async def attempt() -> InitProducerIdResponse:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        response = await client.ask(address, request, InitProducerIdResponse)
+        expect_error(address, "InitProducerId", response.error_code, ErrorCode.NONE)
+        return response
+
+    return await settled(attempt)
+
+
+async def _fetch_one(
+    client: ConformanceClient,
+    address: Address,
+    topic: CheckedTopic,
+    number: int,
+    offset: int,
+    current_epoch: int = -1,
+    *,
+    most: int = FETCH_BYTES,
+    least: int = 1,
+    wait_ms: int = 0,
+) -> PartitionData:
+    """Fetch without a session."""
+    part = FetchPartition(number, current_epoch, offset, partition_max_bytes=most)
+    request = FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=least, max_bytes=most, session_epoch=FULL,
+        topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[part])],
+    )  # fmt: skip
+    response = await client.ask(address, request, FetchResponse, since=EPOCHS_SINCE)
+    expect_error(address, "the error of Fetch", response.error_code, ErrorCode.NONE)
+    parts = _parts(response)
+    expect(address, "the topic-partitions of Fetch", list(parts), [number])
+    return parts[number]
+
+
+async def _session(
+    client: ConformanceClient,
+    address: Address,
+    topic: CheckedTopic,
+    wanted: dict[int, int],
+    session: int,
+    epoch: int,
+    forgotten: list[int] | None = None,
+) -> FetchResponse:
+    """Fetch in a session, always in one version: a session belongs to names or to ids."""
+    parts = [
+        FetchPartition(one, fetch_offset=offset, partition_max_bytes=FETCH_BYTES) for one, offset in wanted.items()
+    ]
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, session_id=session, session_epoch=epoch,
+        topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=parts)] if parts else [],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=topic.name, topic_id=topic.topic_id, partitions=forgotten)
+        ] if forgotten else [],
+    )  # fmt: skip
+    response = await client.ask(address, request, FetchResponse, since=NAMES_UNTIL + 1)
+    if epoch < 9 and session in (NO_SESSION, response.session_id):
+        expect_error(address, f"fetch {epoch} of a session", response.error_code, ErrorCode.NONE)
+    return response
+
+
+def _parts(response: FetchResponse) -> dict[int, PartitionData]:
+    return {part.partition_index: part for one in response.responses for part in one.partitions}
+
+
+def records_of(part: PartitionData) -> list[Appended]:
+    """The records in a response, in order."""
+    return [
+        Appended(
+            header.base_offset + index,
+            record.timestamp,
+            header.leader_epoch,
+            record.value or b"",
+        )
+        for header, batch in iterate_batches(part.records or b"", torn_tail=True)
+        for index, record in enumerate(parse_records(batch))
+    ]

@@ -1,0 +1,139 @@
+"""DescribeConfigs and IncrementalAlterConfigs: settings are what was set last, and name their source. UpdateFeatures:
+all of a request, or nothing.
+"""
+
+from __future__ import annotations
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.topic import CheckedTopic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+TOPIC_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
+ALTERED, OTHER = "retention.ms", "index.interval.bytes"
+LIST, ITEMS = "cleanup.policy", ("delete", "compact")
+UPDATE_RESULTS_UNTIL = 1
+SECONDS_MS = 5000
+
+
+async def described(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """What the topic was created with comes from the topic, all else from elsewhere."""
+    for broker, address in topic.brokers.items():
+        configs = await _configs(client, address, TOPIC, topic.name)
+        ours = {name: one.value for name, one in configs.items() if one.config_source == TOPIC_SOURCE}
+        expect(address, f"the settings of {topic.name}", ours, topic.settings)
+        sources = {one.config_source for name, one in configs.items() if name not in topic.settings}
+        strange = sources - {CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE}
+        expect(address, "sources of settings that the topic does not have", strange, set())
+        wanted = sorted(client.rng.sample(sorted(configs), 2))
+        chosen = await _configs(client, address, TOPIC, topic.name, wanted)
+        expect(address, "settings asked for by name", sorted(chosen), wanted)
+        own = await _configs(client, address, BROKER, str(broker))
+        sources = {one.config_source for one in own.values()}
+        expect(address, "sources of a broker's settings", TOPIC_SOURCE in sources, False)
+        expect(address, "whether a broker's settings come from its file", STATIC_SOURCE in sources, True)
+    address = client.any_broker()
+    for kind, name, error in (
+        (TOPIC, f"{topic.name}-unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "none", ErrorCode.INVALID_REQUEST),
+        (1, "none", ErrorCode.INVALID_REQUEST),
+    ):
+        request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)])
+        response = await client.ask(address, request, DescribeConfigsResponse)
+        codes = [one.error_code for one in response.results]
+        expect(address, f"to describe resource type {kind}, {name}", codes, [int(error)])
+
+
+async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """A setting is altered, by all operations, and shown by every broker; a refused one changes nothing."""
+    address, rng = client.any_broker(), client.rng
+    for asked, error in (
+        ([AlterableConfig(ALTERED, SET, "never")], ErrorCode.INVALID_CONFIG),
+        ([AlterableConfig("no.such.setting", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([AlterableConfig(ALTERED, APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([AlterableConfig(ALTERED, SET, "1"), AlterableConfig(ALTERED, SET, "2")], ErrorCode.INVALID_REQUEST),
+    ):
+        expect_error(address, f"to alter {asked}", await _alter(client, address, topic.name, asked), error)
+    unknown = await _alter(client, address, f"{topic.name}-unknown", [AlterableConfig(ALTERED, SET, "1")])
+    expect_error(address, "to alter an unknown topic", unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    value = str(rng.randint(10**8, 10**9))
+    wanted = [AlterableConfig(ALTERED, SET, value), AlterableConfig(OTHER, SET, str(rng.randint(10**5, 10**6)))]
+    expect_error(
+        address, "to validate", await _alter(client, address, topic.name, wanted, validate_only=True), ErrorCode.NONE
+    )
+    await _await_settings(client, topic)
+    expect_error(address, "to alter", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
+    topic.settings |= {one.name: one.value or "" for one in wanted}
+    await _await_settings(client, topic)
+    wanted = [AlterableConfig(OTHER, DELETE, None), AlterableConfig(LIST, SET, ITEMS[0])]
+    expect_error(address, "to alter", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
+    del topic.settings[OTHER]
+    topic.settings[LIST] = ITEMS[0]
+    await _await_settings(client, topic)
+
+
+async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """An update of an unknown feature is refused."""
+    address = client.any_broker()
+    if not await client.serves(address, ApiKey.UPDATE_FEATURES):
+        return
+    update = FeatureUpdateKey("no.such.feature", 1)
+    request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=[update])
+    response = await client.ask(address, request, UpdateFeaturesResponse)
+    codes = [response.error_code, *(one.error_code for one in response.results)]
+    refused = int(ErrorCode.INVALID_UPDATE_VERSION) in codes or int(ErrorCode.INVALID_REQUEST) in codes
+    expect(address, f"whether an unknown feature is refused ({codes})", refused, True)
+
+
+async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:
+    async def attempt() -> None:
+        for address in client.brokers:
+            configs = await _configs(client, address, TOPIC, topic.name)
+            ours = {name: one.value for name, one in configs.items() if one.config_source == TOPIC_SOURCE}
+            expect(address, f"the settings of {topic.name}", ours, topic.settings)
+
+    await settled(attempt)
+
+
+async def _configs(
+    client: ConformanceClient, address: Address, kind: int, name: str, wanted: list[str] | None = None
+) -> dict[str, DescribeConfigsResourceResult]:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, wanted)])
+    response = await client.ask(address, request, DescribeConfigsResponse, since=1)
+    told = [(one.error_code, one.resource_type, one.resource_name) for one in response.results]
+    expect(address, "the resources of DescribeConfigs", told, [(0, kind, name)])
+    return {one.name: one for one in response.results[0].configs}
+
+
+async def _alter(
+    client: ConformanceClient,
+    address: Address,
+    name: str,
+    configs: list[AlterableConfig],
+    *,
+    validate_only: bool = False,
+) -> int:
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, name, configs)], validate_only)
+    response = await client.ask(address, request, IncrementalAlterConfigsResponse)
+    told = [(one.resource_type, one.resource_name) for one in response.responses]
+    expect(address, "the resources of IncrementalAlterConfigs", told, [(TOPIC, name)])
+    return response.responses[0].error_code

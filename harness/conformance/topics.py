@@ -1,0 +1,192 @@
+"""CreateTopics, CreatePartitions and DeleteTopics: what is made, what is only validated, and what has to be refused."""
+
+from __future__ import annotations
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, await_shown, shown_topic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from squall.nodes.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.nodes.protocol.topic_partition import ZERO_ID
+
+SECONDS_MS = 5000
+NOBODY = 4_711
+"""A broker id that no cluster of ours has."""
+UNKNOWN_ID = bytes(range(16))
+BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE, METADATA_BY_ID_SINCE = 6, 5, 7, 12
+TOPIC_SOURCE = 1
+
+
+async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Create the topic as assigned, after a request that only validates; wait until every broker shows it."""
+    wanted = _wanted(topic)
+    address = client.any_broker()
+    (result,) = await _create(client, address, [wanted], validate_only=True)
+    expect_error(address, f"to validate {topic.name}", result.error_code, ErrorCode.NONE)
+    shown = await shown_topic(client, address, topic.name)
+    expect_error(address, f"{topic.name}, only validated", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    (result,) = await _create(client, address, [wanted], since=IDS_SINCE)
+    expect_error(address, f"to create {topic.name}", result.error_code, ErrorCode.NONE)
+    counts = (result.num_partitions, result.replication_factor)
+    expect(address, "what was created", counts, (len(topic.partitions), len(topic.partitions[0].replicas)))
+    ours = {one.name: one.value for one in result.configs or () if one.config_source == TOPIC_SOURCE}
+    expect(address, "the settings of the new topic", ours, topic.settings)
+    topic.topic_id = bytes(result.topic_id)
+    if topic.topic_id == ZERO_ID:
+        expect(address, "the id of the new topic", topic.topic_id, "an id")
+    await await_shown(client, topic)
+
+
+async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Topics that cannot be, each beside one that could be; nothing of it is made."""
+    address, count = client.any_broker(), len(client.brokers)
+    name = f"{topic.name}-refused"
+    broker = min(topic.brokers)
+    cases = {
+        ErrorCode.TOPIC_ALREADY_EXISTS: [CreatableTopic(topic.name, 1, 1)],
+        ErrorCode.INVALID_TOPIC_EXCEPTION: [CreatableTopic(one, 1, 1) for one in ("", "..", "a/b", "x" * 250)],
+        ErrorCode.INVALID_PARTITIONS: [CreatableTopic(name, 0, 1), CreatableTopic(name, -2, 1)],
+        ErrorCode.INVALID_REPLICATION_FACTOR: [CreatableTopic(name, 1, count + 1), CreatableTopic(name, 1, 0)],
+        ErrorCode.INVALID_CONFIG: [
+            CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("no.such.setting", "1")]),
+            CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("min.insync.replicas", "none")]),
+            CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("min.insync.replicas", "0")]),
+        ],
+        ErrorCode.INVALID_REQUEST: [CreatableTopic(name, 1, -1, assignments=[CreatableReplicaAssignment(0, [broker])])],
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT: [
+            CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [NOBODY])]),
+            CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [broker, broker])]),
+            CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(1, [broker])]),
+        ],
+    }
+    error, choices = client.rng.choice(list(cases.items()))
+    asked = client.rng.choice(choices)
+    (result,) = await _create(client, address, [asked])
+    expect_error(address, f"to create {asked}", result.error_code, error)
+    twice = [CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1)]
+    for result in await _create(client, address, twice, validate_only=True):
+        expect_error(address, f"to create {name} twice in a request", result.error_code, ErrorCode.INVALID_REQUEST)
+    beside = [asked, CreatableTopic(f"{name}-beside", 1, 1)]
+    codes = [one.error_code for one in await _create(client, address, beside, validate_only=True)]
+    expect(address, f"to create {asked} beside another topic", codes, [int(error), 0])
+    for address in client.brokers:
+        shown = await shown_topic(client, address, name)
+        expect_error(address, f"{name}, refused", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Add a topic-partition where it is asked for. As many as there are, and fewer, are refused."""
+    address, count = client.any_broker(), len(topic.partitions)
+    if len({len(one.replicas) for one in topic.partitions}) > 1:
+        return  # the replication factor of the topic depends on the topic-partition that is asked
+    replicas = list(topic.partitions[0].replicas)
+    client.rng.shuffle(replicas)
+    cases = {
+        ErrorCode.INVALID_PARTITIONS: [CreatePartitionsTopic(topic.name, one, None) for one in (count, count - 1)],
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: [CreatePartitionsTopic(f"{topic.name}-unknown", 2, None)],
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT: [
+            CreatePartitionsTopic(topic.name, count + 2, [CreatePartitionsAssignment(replicas)]),
+            CreatePartitionsTopic(topic.name, count + 1, [CreatePartitionsAssignment([NOBODY, *replicas[1:]])]),
+        ],
+    }
+    error, choices = client.rng.choice(list(cases.items()))
+    asked = client.rng.choice(choices)
+    await _extend(client, address, asked, error)
+    wanted = CreatePartitionsTopic(topic.name, count + 1, [CreatePartitionsAssignment(replicas)])
+    await _extend(client, address, wanted, ErrorCode.NONE, validate_only=True)
+    await _extend(client, address, wanted, ErrorCode.NONE)
+    topic.partitions.append(CheckedPartition(tuple(replicas), replicas[0]))
+    await await_shown(client, topic, leads=False)
+    expect(address, "the first leader epoch of a new topic-partition", topic.partitions[-1].leader_epoch, 0)
+
+
+async def delete(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Delete the topic by its name or its id. No broker shows it then, by name or by id."""
+    address = client.any_broker()
+    unknown = {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: DeleteTopicState(name=f"{topic.name}-unknown"),
+        ErrorCode.UNKNOWN_TOPIC_ID: DeleteTopicState(name=None, topic_id=UNKNOWN_ID),
+        ErrorCode.INVALID_REQUEST: DeleteTopicState(name=topic.name, topic_id=topic.topic_id),
+    }
+    for error, state in unknown.items():
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=SECONDS_MS)
+        response = await client.ask(address, request, DeleteTopicsResponse, since=BY_ID_SINCE)
+        codes = [one.error_code for one in response.responses]
+        expect(address, f"to delete {state}", codes, [int(error)])
+    way = client.rng.choice(("old name", "name", "id"))
+    states = {"name": DeleteTopicState(name=topic.name), "id": DeleteTopicState(name=None, topic_id=topic.topic_id)}
+    if way == "old name":
+        request = DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=SECONDS_MS)
+        response = await client.ask(address, request, DeleteTopicsResponse, until=BY_ID_SINCE - 1)
+    else:
+        request = DeleteTopicsRequest(topics=[states[way]], timeout_ms=SECONDS_MS)
+        response = await client.ask(address, request, DeleteTopicsResponse, since=BY_ID_SINCE)
+        expect(address, "the id of what was deleted", bytes(response.responses[0].topic_id), topic.topic_id)
+    told = [(one.name, one.error_code) for one in response.responses]
+    expect(address, f"to delete by {way}", told, [(topic.name, 0)])
+
+    async def attempt() -> None:
+        for one in client.brokers:
+            shown = await shown_topic(client, one, topic.name)
+            expect_error(one, f"{topic.name}, deleted", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            by_id = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic.topic_id)])
+            found = await client.ask(one, by_id, MetadataResponse, since=METADATA_BY_ID_SINCE)
+            expect_error(one, "a deleted topic by its id", found.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+
+    await settled(attempt)
+
+
+def _wanted(topic: CheckedTopic) -> CreatableTopic:
+    return CreatableTopic(
+        topic.name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            CreatableReplicaAssignment(number, list(one.replicas)) for number, one in enumerate(topic.partitions)
+        ],
+        configs=[CreatableTopicConfig(name, value) for name, value in topic.settings.items()],
+    )
+
+
+async def _create(
+    client: ConformanceClient,
+    address: Address,
+    topics: list[CreatableTopic],
+    *,
+    validate_only: bool = False,
+    since: int = DESCRIBED_SINCE,
+) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=topics, timeout_ms=SECONDS_MS, validate_only=validate_only)
+    response = await client.ask(address, request, CreateTopicsResponse, since=since)
+    names = list(dict.fromkeys(one.name for one in topics))
+    expect(address, "the topics that CreateTopics names", [one.name for one in response.topics], names)
+    return response.topics
+
+
+async def _extend(
+    client: ConformanceClient,
+    address: Address,
+    asked: CreatePartitionsTopic,
+    error: ErrorCode,
+    *,
+    validate_only: bool = False,
+) -> None:
+    request = CreatePartitionsRequest(topics=[asked], timeout_ms=SECONDS_MS, validate_only=validate_only)
+    response = await client.ask(address, request, CreatePartitionsResponse)
+    expect(address, "the topics that CreatePartitions names", [one.name for one in response.results], [asked.name])
+    (result,) = response.results
+    expect_error(address, f"to add {asked}", result.error_code, error, message=result.error_message)
