@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from squall.harness.conformance import descriptions, offsets, placement, records, settings, topics
 from squall.harness.conformance.client import ConformanceClient, expect
@@ -36,11 +36,14 @@ PARTS: tuple[Part, ...] = (
 
 
 async def check_conformance(
-    client: ConformanceClient, more_settings: Mapping[str, str] | None = None, share: float = 1.0
+    client: ConformanceClient,
+    more_settings: Mapping[str, str] | None = None,
+    share: float = 1.0,
+    parts: Sequence[Part] = PARTS,
 ) -> tuple[str, ...]:
     """Check a cluster without faults. Return the names of the parts, in their order. Raises NotConforming.
 
-    Each part is left out with a probability of one minus `share`. The topic has `more_settings` beside its own.
+    Each of `parts` is left out with a probability of one minus `share`. The topic has `more_settings` beside its own.
     """
     rng = client.rng
     brokers = await all_brokers(client)
@@ -54,7 +57,7 @@ async def check_conformance(
         {**SETTINGS, **(more_settings or {})},
     )
     await topics.create(client, topic)
-    chosen = [part for part in PARTS if rng.random() < share]
+    chosen = [part for part in parts if rng.random() < share]
     rng.shuffle(chosen)
     for part in chosen:
         await records.append(client, topic, rng.randrange(len(topic.partitions)))

@@ -7,9 +7,9 @@ quorum are left out: a ZooKeeper-era broker knows no settings of topics, and its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from squall.harness.conformance.check import check_conformance
+from squall.harness.conformance.check import PARTS, Part, check_conformance
 from squall.harness.conformance.client import Address, ConformanceClient
 from squall.harness.simulation.observer.rules.rule import node_of_quorum
 from squall.harness.simulation.world.voter_places import leading
@@ -21,8 +21,10 @@ SEGMENT_BYTES = (200, 1000, 100_000)
 STREAM = "conformance"
 
 
-async def check_world(world: SimWorld, on_send: Callable[[int], None], share: float = SHARE) -> tuple[str, ...]:
-    """Return the names of the parts that were asked. Raises NotConforming.
+async def check_world(
+    world: SimWorld, on_send: Callable[[int], None], share: float = SHARE, parts: Sequence[Part] = PARTS
+) -> tuple[str, ...]:
+    """Return the names of the parts that were asked, of `parts`. Raises NotConforming.
 
     `on_send` is called with each value that a broker should append, before it is sent.
     """
@@ -32,7 +34,7 @@ async def check_world(world: SimWorld, on_send: Callable[[int], None], share: fl
         world.connector(), world.bootstrap(), rng, lambda: int(clock.true_s() * 1000), _controllers(world), on_send
     )
     try:
-        return await check_conformance(client, {"segment.bytes": str(rng.choice(SEGMENT_BYTES))}, share)
+        return await check_conformance(client, {"segment.bytes": str(rng.choice(SEGMENT_BYTES))}, share, parts)
     finally:
         await client.close()
 

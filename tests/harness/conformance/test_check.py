@@ -1,0 +1,191 @@
+"""Each part of the conformance check sees a wrong response, and a healthy cluster passes all of them.
+
+The clusters are simulated: whole, without faults and without a load. tests/interop/conformance holds the check against
+Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from squall.harness.conformance import descriptions, offsets, placement, records, settings, topics
+from squall.harness.conformance.check import PARTS, Part
+from squall.harness.conformance.client import NotConforming
+from squall.harness.scenario.cluster import await_whole
+from squall.harness.simulation.run.closing_check import check_world
+from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from squall.nodes.protocol.messages.create_partitions import CreatePartitionsResponse
+from squall.nodes.protocol.messages.create_topics import CreateTopicsResponse
+from squall.nodes.protocol.messages.delete_records import DeleteRecordsResponse
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsResponse
+from squall.nodes.protocol.messages.describe_cluster import DescribeClusterResponse
+from squall.nodes.protocol.messages.describe_configs import DescribeConfigsResponse
+from squall.nodes.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumResponse
+from squall.nodes.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
+from squall.nodes.protocol.messages.fetch import FetchResponse
+from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
+from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from squall.nodes.protocol.messages.init_producer_id import InitProducerIdResponse
+from squall.nodes.protocol.messages.list_offsets import ListOffsetsResponse
+from squall.nodes.protocol.messages.metadata import MetadataResponse
+from squall.nodes.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from squall.nodes.protocol.messages.produce import ProduceResponse
+from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.schema import Message
+from squall.workloads.clients.native.admin import NativeAdmin
+
+READY_SECONDS = 60.0
+FOLLOWER_SINCE = 15
+
+
+def conformance(seed: int, parts: tuple[Part, ...] = PARTS, brokers: int = 3) -> tuple[str, ...]:
+    """Check a cluster that was never disturbed; with the names of the parts, in their order."""
+    world = SimWorld(ClusterShape(brokers=brokers), seed, topics={}, trace=NullTrace())
+    world.start()
+
+    async def check() -> tuple[str, ...]:
+        voters = [(address, port) for _, address, port in voters_of(world.places)]
+        admin = NativeAdmin(world.connector(), world.bootstrap(), voters)
+        await await_whole(admin, brokers, {}, READY_SECONDS)
+        await admin.close()
+        return await check_world(world, lambda value: None, 1.0, parts)
+
+    try:
+        return world.kernel.run_until_complete(check())
+    finally:
+        world.switch_off()
+
+
+# -- wrong responses -----------------------------------------------------------------------------------------------
+
+
+def each(*names: str) -> Callable[[Message], Iterator[Any]]:
+    """The elements of arrays within arrays of a message."""
+
+    def elements(message: Any) -> Iterator[Any]:
+        found = [message]
+        for name in names:
+            found = [one for outer in found for one in getattr(outer, name) or ()]
+        return iter(found)
+
+    return elements
+
+
+def put(path: Callable[[Message], Iterator[Any]], **values: Any) -> Callable[[Message], None]:
+    """Replace fields of these elements."""
+
+    def change(message: Message) -> None:
+        for one in path(message):
+            for name, value in values.items():
+                setattr(one, name, value)
+
+    return change
+
+
+def more(path: Callable[[Message], Iterator[Any]], name: str, by: int = 1) -> Callable[[Message], None]:
+    """Raise a field of these elements that is not negative."""
+
+    def change(message: Message) -> None:
+        for one in path(message):
+            if getattr(one, name) >= 0:
+                setattr(one, name, getattr(one, name) + by)
+
+    return change
+
+
+ITSELF = each()
+NO_ERROR = {"error_code": 0}
+IN_FETCH, IN_PRODUCE = each("responses", "partitions"), each("responses", "partition_responses")
+IN_TOPICS = each("topics", "partitions")
+
+WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
+    (descriptions.cluster, MetadataResponse, put(ITSELF, controller_id=99)),
+    (descriptions.cluster, DescribeClusterResponse, put(each("brokers"), port=1)),
+    (descriptions.cluster, DescribeClusterResponse, put(ITSELF, error_code=0)),
+    (descriptions.pages, DescribeTopicPartitionsResponse, put(ITSELF, next_cursor=None)),
+    (descriptions.pages, DescribeTopicPartitionsResponse, more(IN_TOPICS, "leader_epoch")),
+    (descriptions.quorum, DescribeQuorumResponse, more(IN_TOPICS, "high_watermark", 10**6)),
+    (descriptions.log_directories, DescribeLogDirsResponse, put(each("results"), topics=[])),
+    (descriptions.coordinators, FindCoordinatorResponse, put(each("coordinators"), node_id=1)),
+    (topics.refused_creations, CreateTopicsResponse, put(each("topics"), **NO_ERROR)),
+    (topics.more_partitions, CreatePartitionsResponse, put(each("results"), **NO_ERROR)),
+    (settings.described, DescribeConfigsResponse, put(each("results", "configs"), config_source=5)),
+    (settings.altered, IncrementalAlterConfigsResponse, put(each("responses"), **NO_ERROR)),
+    (settings.features, UpdateFeaturesResponse, put(each("results"), **NO_ERROR)),
+    (records.refused_batches, ProduceResponse, put(IN_PRODUCE, **NO_ERROR)),
+    (records.idempotence, InitProducerIdResponse, put(ITSELF, producer_id=7)),
+    (records.idempotence, ProduceResponse, more(IN_PRODUCE, "base_offset")),
+    (records.refused_fetches, FetchResponse, put(IN_FETCH, **NO_ERROR)),
+    (records.limits, FetchResponse, put(IN_FETCH, records=None)),
+    (records.sessions, FetchResponse, put(ITSELF, responses=[])),
+    (offsets.listed, ListOffsetsResponse, more(IN_TOPICS, "offset")),
+    (offsets.listed, ListOffsetsResponse, more(IN_TOPICS, "timestamp")),
+    (offsets.epochs, OffsetForLeaderEpochResponse, more(IN_TOPICS, "end_offset")),
+    (offsets.deleted_records, DeleteRecordsResponse, more(IN_TOPICS, "low_watermark")),
+    (placement.moved, AlterPartitionReassignmentsResponse, put(each("responses", "partitions"), **NO_ERROR)),
+    (placement.moved, ElectLeadersResponse, put(each("replica_election_results", "partition_result"), **NO_ERROR)),
+]
+ALWAYS: list[tuple[type[Message], Callable[[Message], None]]] = [
+    (CreateTopicsResponse, more(each("topics"), "num_partitions")),
+    (MetadataResponse, more(IN_TOPICS, "leader_epoch")),
+    (MetadataResponse, put(IN_TOPICS, isr_nodes=[])),
+    (DeleteTopicsResponse, put(each("responses"), **NO_ERROR)),
+    (FetchResponse, put(IN_FETCH, records=None)),
+]
+"""What the topic's own life shows, without any part."""
+
+
+def respond_wrongly(monkeypatch: pytest.MonkeyPatch, wrong: type[Message], change: Callable[[Message], None]) -> None:
+    """Let every node change its responses of a kind to clients; followers get theirs as they are."""
+    respond = ServerRequest.respond
+
+    def changed(request: ServerRequest, response: Message) -> None:
+        fetcher = getattr(request.body, "replica_id", -1)
+        if request.api_version >= FOLLOWER_SINCE and isinstance(response, FetchResponse):
+            fetcher = request.body.replica_state.replica_id  # type: ignore[attr-defined]
+        if isinstance(response, wrong) and fetcher < 0:
+            change(response)
+        respond(request, response)
+
+    monkeypatch.setattr(ServerRequest, "respond", changed)
+
+
+@pytest.mark.parametrize(("part", "wrong", "change"), WRONG, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_part_sees_a_wrong_response(
+    monkeypatch: pytest.MonkeyPatch, part: Part, wrong: type[Message], change: Callable[[Message], None]
+) -> None:
+    conformance(1, (part,))
+    respond_wrongly(monkeypatch, wrong, change)
+    with pytest.raises(NotConforming):
+        conformance(1, (part,))
+
+
+@pytest.mark.parametrize(("wrong", "change"), ALWAYS, ids=lambda one: getattr(one, "__name__", ""))
+def test_the_life_of_the_topic_shows_a_wrong_response(
+    monkeypatch: pytest.MonkeyPatch, wrong: type[Message], change: Callable[[Message], None]
+) -> None:
+    respond_wrongly(monkeypatch, wrong, change)
+    with pytest.raises(NotConforming):
+        conformance(1, ())
+
+
+def test_every_part_is_shown_a_wrong_response() -> None:
+    assert {part for part, _, _ in WRONG} == set(PARTS)
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
+    assert sorted(conformance(seed, brokers=brokers)) == sorted(part.__name__ for part in PARTS)
+
+
+def test_the_parts_are_drawn_and_equal_for_equal_seeds() -> None:
+    assert conformance(3) == conformance(3) != conformance(4)
