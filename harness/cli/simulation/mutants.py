@@ -54,7 +54,11 @@ def mutants(
     ] = None,
     sample: Annotated[int, typer.Option(min=1, help="--generate: how many mutants")] = 400,
     scenarios: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="--generate: scenarios, whose seeds are tried in rotation")
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="--generate: scenarios, whose seeds are tried in rotation; name one twice for twice the seeds",
+        ),
     ] = None,
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="--generate: processor time for each mutant and mode")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,8 +34,18 @@ def fingerprint_of_code() -> str:
     return digest.hexdigest()[:16]
 
 
+def place_in_rotation(scenarios: Sequence[str], index: int) -> tuple[str, int]:
+    """Return the scenario at a place, and how many places before it have the same scenario."""
+    rounds, place = divmod(index, len(scenarios))
+    scenario = scenarios[place]
+    return scenario, rounds * scenarios.count(scenario) + scenarios[:place].count(scenario)
+
+
 class Baselines:
-    """The healthy twins of the seeds of some scenarios in rotation: seed 1 of each, then seed 2 of each, …"""
+    """The healthy twins of the seeds of some scenarios in rotation: seed 1 of each, then seed 2 of each, …
+
+    A scenario that is named several times has as many seeds in each round.
+    """
 
     def __init__(self, path: Path, scenarios: tuple[str, ...], first_seed: int = 1) -> None:
         self.fingerprint = fingerprint_of_code()
@@ -56,8 +67,8 @@ class Baselines:
 
     def at(self, index: int) -> SeedOutcome:
         """Return the healthy twin at a place in the rotation; run it if it is not known yet."""
-        scenario = self._scenarios[index % len(self._scenarios)]
-        seed = self._first_seed + index // len(self._scenarios)
+        scenario, number = place_in_rotation(self._scenarios, index)
+        seed = self._first_seed + number
         with self._lock:
             if (scenario, seed) not in self._known:
                 self._known[scenario, seed] = self._run(SeedRun(scenario, seed, HEALTHY_LIMIT_S))

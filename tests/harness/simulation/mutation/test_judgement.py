@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from squall.harness.simulation.mutation import judgement
-from squall.harness.simulation.mutation.baseline import Baselines, fingerprint_of_code
+from squall.harness.simulation.mutation.baseline import Baselines, fingerprint_of_code, place_in_rotation
 from squall.harness.simulation.mutation.generation.mutation import Mutation, Source, module_path
 from squall.harness.simulation.mutation.generation.operators import mutations_of
 from squall.harness.simulation.mutation.judgement import (
@@ -142,6 +142,20 @@ def test_a_planted_mutant_is_killed_and_an_equivalent_one_is_not(baselines: Base
     baselines.close()
     assert [(one.outcome, one.by, one.scenario) for one in killed] == 2 * [(KILLED, ("CRASH",), SCENARIO)]
     assert [(one.outcome, one.tried, one.differed) for one in survived] == 2 * [(SURVIVED, 1, 0)]
+
+
+def test_a_scenario_that_is_named_twice_has_twice_the_seeds() -> None:
+    scenarios = ("worlds", "swarm", "worlds", "zookeeper")
+    assert [place_in_rotation(scenarios, index) for index in range(8)] == [
+        ("worlds", 0),
+        ("swarm", 0),
+        ("worlds", 1),
+        ("zookeeper", 0),
+        ("worlds", 2),
+        ("swarm", 1),
+        ("worlds", 3),
+        ("zookeeper", 1),
+    ]
 
 
 def test_twins_are_kept_for_one_state_of_the_code(baselines: Baselines, tmp_path: Path) -> None:
