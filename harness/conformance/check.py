@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from squall.harness.conformance import descriptions, offsets, placement, records, settings, topics
+from squall.harness.conformance import descriptions, offsets, placement, quorum, records, settings, topics
 from squall.harness.conformance.client import ConformanceClient, expect
 from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, all_brokers
 
@@ -18,6 +18,8 @@ PARTS: tuple[Part, ...] = (
     descriptions.quorum,
     descriptions.log_directories,
     descriptions.coordinators,
+    descriptions.pipelined,
+    quorum.strangers,
     topics.refused_creations,
     topics.more_partitions,
     settings.described,

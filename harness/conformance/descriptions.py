@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from squall.harness.conformance.client import (
     Address,
     ConformanceClient,
@@ -9,6 +11,7 @@ from squall.harness.conformance.client import (
     expect_error,
     settled,
 )
+from squall.harness.conformance.quorum import described_quorum
 from squall.harness.conformance.topic import CheckedTopic, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -17,13 +20,6 @@ from squall.nodes.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-)
-from squall.nodes.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    PartitionDataResponse,
-    TopicDataRequest,
 )
 from squall.nodes.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -34,11 +30,11 @@ from squall.nodes.protocol.messages.describe_topic_partitions import (
 )
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from squall.workloads.clients.native.admin import METADATA_TOPIC
 
 GROUP, NO_KIND = 0, 7
 BROKERS, CONTROLLERS, NO_ENDPOINTS = 1, 2, 9
 LARGEST_PAGE = 2000
+AT_ONCE = 100
 KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE = 4, 1, 1
 
 
@@ -137,7 +133,7 @@ async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
     address = client.any_broker()
     if not await client.serves(address, ApiKey.DESCRIBE_QUORUM):
         return
-    described = await _described_quorum(client, address)
+    described = await described_quorum(client, address)
     voters = [one.replica_id for one in described.current_voters]
     expect(address, "the leader of the quorum", described.leader_id, *voters)
     ends = {one.replica_id: one.log_end_offset for one in described.current_voters}
@@ -149,19 +145,6 @@ async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect(address, "voters that are observers", both, set())
     for controller in client.controllers:
         await _other_endpoints(client, controller, BROKERS)
-
-
-async def _described_quorum(client: ConformanceClient, address: Address) -> PartitionDataResponse:
-    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
-
-    async def attempt() -> PartitionDataResponse:
-        response = await client.ask(address, request, DescribeQuorumResponse)
-        expect(address, "the error of DescribeQuorum", response.error_code, 0)
-        described = response.topics[0].partitions[0]
-        expect(address, "the error of the metadata log", described.error_code, 0)
-        return described
-
-    return await settled(attempt)
 
 
 async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -180,6 +163,14 @@ async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> Non
         has_records = checked.end > checked.start  # deleted ones may still be in the last segment
         enough = [size > 0 or not has_records for size in sizes]
         expect(address, f"whether {sizes} bytes are enough", enough, [True for _ in found])
+
+
+async def pipelined(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """More requests at once than a broker takes from a connection are all answered."""
+    address = client.any_broker()
+    shown = await asyncio.gather(*(shown_topic(client, address, topic.name) for _ in range(AT_ONCE)))
+    ids = {bytes(one.topic_id) for one in shown}
+    expect(address, f"the ids of {topic.name} in {AT_ONCE} responses", ids, {topic.topic_id})
 
 
 async def coordinators(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -134,7 +134,22 @@ async def idempotence(client: ConformanceClient, topic: CheckedTopic) -> None:
     gap = _of_producer(records, producer, producer.sequence + client.rng.randint(1, 9))
     answer = await _answer(client, address, _produce(topic, number, gap))
     expect_error(address, "a gap in sequence numbers", answer.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    await _another_epoch(client, topic, number, producer)
     await settled(lambda: _read_all(client, topic, number))
+
+
+async def _another_epoch(client: ConformanceClient, topic: CheckedTopic, number: int, producer: Producer) -> None:
+    """A producer's next epoch begins at sequence 0, and ends the one before."""
+    address, records = topic.leader_of(number), _new_records(client, topic, number)
+    later = Producer(producer.producer_id, producer.epoch + 1)
+    answer = await _answer(client, address, _produce(topic, number, _of_producer(records, later, 1)))
+    expect_error(address, "an epoch's first sequence 1", answer.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    base = _will_append(client, topic, number, records)
+    answer = await _answer(client, address, _produce(topic, number, _of_producer(records, later, 0)))
+    _expect_appended(address, topic, number, answer, base)
+    old = _of_producer(_new_records(client, topic, number), producer, producer.sequence)
+    answer = await _answer(client, address, _produce(topic, number, old))
+    expect_error(address, "a producer's former epoch", answer.error_code, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -73,6 +73,10 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
         ([AlterableConfig(ALTERED, SET, "1"), AlterableConfig(ALTERED, SET, "2")], ErrorCode.INVALID_REQUEST),
     ):
         expect_error(address, f"to alter {asked}", await _alter(client, address, topic.name, asked), error)
+    resource = AlterConfigsResource(TOPIC, topic.name, [AlterableConfig(ALTERED, SET, "1")])
+    twice = await client.ask(address, IncrementalAlterConfigsRequest([resource] * 2), IncrementalAlterConfigsResponse)
+    codes = {one.error_code for one in twice.responses}
+    expect(address, f"to alter {topic.name} twice in a request", codes, {int(ErrorCode.INVALID_REQUEST)})
     unknown = await _alter(client, address, f"{topic.name}-unknown", [AlterableConfig(ALTERED, SET, "1")])
     expect_error(address, "to alter an unknown topic", unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     value = str(rng.randint(10**8, 10**9))
@@ -89,6 +93,10 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
     del topic.settings[OTHER]
     topic.settings[LIST] = ITEMS[0]
     await _await_settings(client, topic)
+    for operation, item in ((APPEND, ITEMS[0]), (SUBTRACT, ITEMS[1])):
+        wanted = [AlterableConfig(LIST, operation, item)]
+        expect_error(address, f"to alter {wanted}", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
+        await _await_settings(client, topic)
 
 
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -56,6 +56,7 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
     address, count = client.any_broker(), len(client.brokers)
     name = f"{topic.name}-refused"
     broker = min(topic.brokers)
+    placed = [CreatableReplicaAssignment(0, [broker])]
     cases = {
         ErrorCode.TOPIC_ALREADY_EXISTS: [CreatableTopic(topic.name, 1, 1)],
         ErrorCode.INVALID_TOPIC_EXCEPTION: [CreatableTopic(one, 1, 1) for one in ("", "..", "a/b", "x" * 250)],
@@ -66,11 +67,15 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
             CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("min.insync.replicas", "none")]),
             CreatableTopic(name, 1, 1, configs=[CreatableTopicConfig("min.insync.replicas", "0")]),
         ],
-        ErrorCode.INVALID_REQUEST: [CreatableTopic(name, 1, -1, assignments=[CreatableReplicaAssignment(0, [broker])])],
+        ErrorCode.INVALID_REQUEST: [
+            CreatableTopic(name, 1, -1, assignments=placed),
+            CreatableTopic(name, -1, 1, assignments=placed),
+        ],
         ErrorCode.INVALID_REPLICA_ASSIGNMENT: [
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [NOBODY])]),
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [broker, broker])]),
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(1, [broker])]),
+            CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [])]),
         ],
     }
     error, choices = client.rng.choice(list(cases.items()))
@@ -81,8 +86,8 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
     for result in await _create(client, address, twice, validate_only=True):
         expect_error(address, f"to create {name} twice in a request", result.error_code, ErrorCode.INVALID_REQUEST)
     beside = [asked, CreatableTopic(f"{name}-beside", 1, 1)]
-    codes = [one.error_code for one in await _create(client, address, beside, validate_only=True)]
-    expect(address, f"to create {asked} beside another topic", codes, [int(error), 0])
+    both = [one.error_code for one in await _create(client, address, beside, validate_only=True)]
+    expect(address, f"to create {asked} beside another topic", both, [int(error), 0])
     for address in client.brokers:
         shown = await shown_topic(client, address, name)
         expect_error(address, f"{name}, refused", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -106,6 +111,11 @@ async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> Non
     error, choices = client.rng.choice(list(cases.items()))
     asked = client.rng.choice(choices)
     await _extend(client, address, asked, error)
+    more = CreatePartitionsTopic(topic.name, count + 1, None)
+    both = CreatePartitionsRequest(topics=[more, more], timeout_ms=SECONDS_MS)
+    response = await client.ask(address, both, CreatePartitionsResponse)
+    codes = {one.error_code for one in response.results}
+    expect(address, f"to enlarge {topic.name} twice in a request", codes, {int(ErrorCode.INVALID_REQUEST)})
     wanted = CreatePartitionsTopic(topic.name, count + 1, [CreatePartitionsAssignment(replicas)])
     await _extend(client, address, wanted, ErrorCode.NONE, validate_only=True)
     await _extend(client, address, wanted, ErrorCode.NONE)
@@ -127,13 +137,18 @@ async def delete(client: ConformanceClient, topic: CheckedTopic) -> None:
         response = await client.ask(address, request, DeleteTopicsResponse, since=BY_ID_SINCE)
         codes = [one.error_code for one in response.responses]
         expect(address, f"to delete {state}", codes, [int(error)])
+    states = [DeleteTopicState(name=topic.name), DeleteTopicState(name=topic.name)]
+    twice = DeleteTopicsRequest(topics=states, timeout_ms=SECONDS_MS)
+    response = await client.ask(address, twice, DeleteTopicsResponse, since=BY_ID_SINCE)
+    refused = {one.error_code for one in response.responses}
+    expect(address, f"to delete {topic.name} twice in a request", refused, {int(ErrorCode.INVALID_REQUEST)})
     way = client.rng.choice(("old name", "name", "id"))
-    states = {"name": DeleteTopicState(name=topic.name), "id": DeleteTopicState(name=None, topic_id=topic.topic_id)}
+    ways = {"name": DeleteTopicState(name=topic.name), "id": DeleteTopicState(name=None, topic_id=topic.topic_id)}
     if way == "old name":
         request = DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=SECONDS_MS)
         response = await client.ask(address, request, DeleteTopicsResponse, until=BY_ID_SINCE - 1)
     else:
-        request = DeleteTopicsRequest(topics=[states[way]], timeout_ms=SECONDS_MS)
+        request = DeleteTopicsRequest(topics=[ways[way]], timeout_ms=SECONDS_MS)
         response = await client.ask(address, request, DeleteTopicsResponse, since=BY_ID_SINCE)
         expect(address, "the id of what was deleted", bytes(response.responses[0].topic_id), topic.topic_id)
     told = [(one.name, one.error_code) for one in response.responses]

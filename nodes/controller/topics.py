@@ -7,6 +7,7 @@ existing, and count against the same limit of records.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from squall.nodes.controller.config import ControllerConfig
@@ -165,14 +166,13 @@ class TopicControl:
         asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
         records: list[Message] = []
         results = []
-        gone: set[bytes] = set()
+        named = Counter(_id_of(image, one) for one in asked)
         for one in asked:
             result = DeletableTopicResult(name=one.name, topic_id=one.topic_id)
             try:
                 topic = self._deletable(image, one)
-                if topic.id in gone:
+                if named[topic.id] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic in the request.")
-                gone.add(topic.id)
                 result.name, result.topic_id = topic.name, topic.id
                 records.append(RemoveTopicRecord(topic_id=topic.id))
             except Refused as refused:
@@ -243,6 +243,11 @@ class TopicControl:
         return [
             _new_partition(image, topic.id, current + number, replicas) for number, replicas in enumerate(assignments)
         ]
+
+
+def _id_of(image: MetadataImage, asked: DeleteTopicState) -> bytes | None:
+    """The id of the topic that a deletion names, by name or by id; None for an unknown name."""
+    return bytes(asked.topic_id) if asked.name is None else image.topic_ids.get(asked.name)
 
 
 def _check_name(name: str, others: Sequence[str]) -> None:

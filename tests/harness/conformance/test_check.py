@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.conformance import descriptions, offsets, placement, records, settings, topics
+from squall.harness.conformance import descriptions, offsets, placement, quorum, records, settings, topics
 from squall.harness.conformance.check import PARTS, Part
 from squall.harness.conformance.client import NotConforming
 from squall.harness.scenario.cluster import await_whole
@@ -19,6 +19,7 @@ from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsResponse
 from squall.nodes.protocol.messages.create_topics import CreateTopicsResponse
 from squall.nodes.protocol.messages.delete_records import DeleteRecordsResponse
@@ -37,7 +38,9 @@ from squall.nodes.protocol.messages.list_offsets import ListOffsetsResponse
 from squall.nodes.protocol.messages.metadata import MetadataResponse
 from squall.nodes.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from squall.nodes.protocol.messages.produce import ProduceResponse
+from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
+from squall.nodes.protocol.messages.vote import VoteResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.workloads.clients.native.admin import NativeAdmin
@@ -115,6 +118,10 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (descriptions.quorum, DescribeQuorumResponse, more(IN_TOPICS, "high_watermark", 10**6)),
     (descriptions.log_directories, DescribeLogDirsResponse, put(each("results"), topics=[])),
     (descriptions.coordinators, FindCoordinatorResponse, put(each("coordinators"), node_id=1)),
+    (descriptions.pipelined, MetadataResponse, put(each("topics"), topic_id=bytes(16))),
+    (quorum.strangers, VoteResponse, put(each("topics", "partitions"), vote_granted=True, error_code=0)),
+    (quorum.strangers, BeginQuorumEpochResponse, put(ITSELF, error_code=0)),
+    (quorum.strangers, RemoveRaftVoterResponse, put(ITSELF, error_code=0)),
     (topics.refused_creations, CreateTopicsResponse, put(each("topics"), **NO_ERROR)),
     (topics.more_partitions, CreatePartitionsResponse, put(each("results"), **NO_ERROR)),
     (settings.described, DescribeConfigsResponse, put(each("results", "configs"), config_source=5)),

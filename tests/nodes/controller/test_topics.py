@@ -146,6 +146,20 @@ def test_topics_are_deleted_by_name_and_by_id(controller: Any) -> None:
     assert not any(kind == TOPIC_RESOURCE for kind, _ in controller.image.configs)
 
 
+def test_a_topic_that_is_named_twice_is_not_deleted(controller: Any) -> None:
+    """As in Apache Kafka, which deletes the others of the request."""
+    controller.create_topic("other")
+    by_id = DeleteTopicState(name=None, topic_id=controller.image.topic_ids["events"])
+    states = [by_id, DeleteTopicState(name="other"), DeleteTopicState(name="events")]
+    responses = controller.ask(DeleteTopicsRequest(topics=states)).responses
+    assert [one.error_code for one in responses] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert [topic.name for topic in controller.image.topics.values()] == ["events"]
+
+
 def test_older_versions_delete_by_names(controller: Any) -> None:
     response = controller.ask(DeleteTopicsRequest(topic_names=["events"]), version=4)
     assert response.responses[0].error_code == ErrorCode.NONE

@@ -211,6 +211,12 @@ class TestFencing:
         assert leader.list_offset(EARLIEST_TIMESTAMP, epoch).error == error
         assert leader.offset_for_leader_epoch(epoch, 1).error == error
 
+    def test_an_epoch_that_has_not_begun_has_no_end(self, led: World) -> None:
+        led.lead(1)
+        leader = led.replica(1)
+        ends = [leader.offset_for_leader_epoch(-1, epoch) for epoch in (2, 3)]
+        assert [(one.error, one.leader_epoch, one.end_offset) for one in ends] == [(0, 2, 0), (0, -1, -1)]
+
     def test_a_follower_serves_nobody(self, led: World) -> None:
         bounds = led.replica(2).consumer_fetch(0, 1)
         assert (bounds.error, bounds.leader, bounds.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 1)

@@ -1,0 +1,113 @@
+"""What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
+another log, from a node that is no voter. Afterwards the same leader leads in the same epoch.
+"""
+
+from __future__ import annotations
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.topic import CheckedTopic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey, add_raft_voter, begin_quorum_epoch, end_quorum_epoch, vote
+from squall.nodes.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataRequest,
+    PartitionDataResponse,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.workloads.clients.native.admin import METADATA_TOPIC
+
+STRANGER = 4_711
+"""A node id that no quorum of ours has."""
+STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
+NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
+"""Of a controller that does not lead, and of a quorum whose voters are configured."""
+TIMEOUT_MS = 1000
+
+
+async def described_quorum(client: ConformanceClient, address: Address) -> PartitionDataResponse:
+    """The quorum as a broker or controller describes it, once there is no error."""
+    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
+
+    async def attempt() -> PartitionDataResponse:
+        response = await client.ask(address, request, DescribeQuorumResponse)
+        expect(address, "the error of DescribeQuorum", response.error_code, 0)
+        described = response.topics[0].partitions[0]
+        expect(address, "the error of the metadata log", described.error_code, 0)
+        return described
+
+    return await settled(attempt)
+
+
+async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Every controller refuses what does not come from its quorum, and the quorum stays as it is."""
+    broker = client.any_broker()
+    if not client.controllers or not await client.serves(broker, ApiKey.DESCRIBE_QUORUM):
+        return
+    metadata = await client.ask(broker, MetadataRequest(topics=[]), MetadataResponse, since=4)
+    before = await described_quorum(client, broker)
+    for controller in client.controllers:
+        for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
+            await _strange_elections(client, controller, cluster, before.leader_epoch)
+        await _strange_voters(client, controller, metadata.cluster_id)
+    after = await described_quorum(client, broker)
+    told = (after.leader_id, after.leader_epoch)
+    expect(
+        broker, "leader and epoch of the quorum, after strange requests", told, (before.leader_id, before.leader_epoch)
+    )
+
+
+async def _strange_elections(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:
+    """Of another cluster all is refused; of this one what is about another log, or about an epoch that is over."""
+    for name, old in ((METADATA_TOPIC, epoch - 1), ("no-such-log", epoch)):
+        error = ErrorCode.INVALID_REQUEST if name != METADATA_TOPIC else ErrorCode.FENCED_LEADER_EPOCH
+        if cluster == STRANGE_CLUSTER:
+            error = ErrorCode.INCONSISTENT_CLUSTER_ID
+        elif name == METADATA_TOPIC and old < 2:
+            continue  # an epoch before the first one is refused for another reason
+        candidate = vote.PartitionDataRequest(
+            replica_epoch=old, replica_id=STRANGER, last_offset_epoch=0, last_offset=0
+        )
+        asked = vote.VoteRequest(cluster, -1, [vote.TopicDataRequest(name, [candidate])])
+        voted = await client.ask(controller, asked, vote.VoteResponse)
+        _expect_refused(controller, "Vote", voted, error)
+        granted = [part.vote_granted for one in voted.topics for part in one.partitions]
+        expect(controller, "whether a vote is granted", any(granted), False)
+        begun = begin_quorum_epoch.PartitionDataRequest(leader_id=STRANGER, leader_epoch=old)
+        begin = begin_quorum_epoch.BeginQuorumEpochRequest(
+            cluster, -1, [begin_quorum_epoch.TopicDataRequest(name, [begun])]
+        )
+        answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
+        _expect_refused(controller, "BeginQuorumEpoch", answer, error)
+        ended = end_quorum_epoch.PartitionDataRequest(leader_id=STRANGER, leader_epoch=old)
+        end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(name, [ended])])
+        response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
+        _expect_refused(controller, "EndQuorumEpoch", response, error)
+
+
+Refusing = vote.VoteResponse | begin_quorum_epoch.BeginQuorumEpochResponse | end_quorum_epoch.EndQuorumEpochResponse
+
+
+def _expect_refused(controller: Address, question: str, response: Refusing, error: ErrorCode) -> None:
+    codes = {response.error_code, *(part.error_code for one in response.topics for part in one.partitions)} - {0}
+    expect(controller, f"the errors of a strange {question}", codes, {int(error)})
+
+
+async def _strange_voters(client: ConformanceClient, controller: Address, cluster: str | None) -> None:
+    """A voter that is none cannot be removed, and nothing is removed or added for another cluster."""
+    if not await client.serves(controller, ApiKey.REMOVE_RAFT_VOTER):
+        return
+    for named, errors in (
+        (STRANGE_CLUSTER, (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)),
+        (cluster, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),
+    ):
+        removal = RemoveRaftVoterRequest(named, STRANGER, bytes(range(16)))
+        removed = await client.ask(controller, removal, RemoveRaftVoterResponse)
+        expect_error(controller, "to remove a voter that is none", removed.error_code, *errors)
+    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    addition = add_raft_voter.AddRaftVoterRequest(STRANGE_CLUSTER, TIMEOUT_MS, STRANGER, bytes(range(16)), [listener])
+    added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
+    errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
+    expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)
