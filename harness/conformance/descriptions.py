@@ -193,9 +193,11 @@ async def coordinators(client: ConformanceClient, topic: CheckedTopic) -> None:
     await settled(attempt)
     request = FindCoordinatorRequest(key_type=NO_KIND, coordinator_keys=["group"])
     refused = await client.ask(address, request, FindCoordinatorResponse, since=KEYS_SINCE)
-    told = [(one.error_code, one.node_id) for one in refused.coordinators]
-    expect(address, f"a coordinator of kind {NO_KIND}", told, [(int(ErrorCode.INVALID_REQUEST), -1)])
+    nobody = (int(ErrorCode.INVALID_REQUEST), -1, "", -1)
+    told = [(one.error_code, one.node_id, one.host, one.port) for one in refused.coordinators]
+    expect(address, f"a coordinator of kind {NO_KIND}", told, [nobody])
     request = FindCoordinatorRequest(key="group", key_type=NO_KIND)
     found = await client.ask(address, request, FindCoordinatorResponse, since=KINDS_SINCE, until=KEYS_SINCE - 1)
-    told = [(found.error_code, found.node_id)]
-    expect(address, f"a coordinator of kind {NO_KIND}", told, [(int(ErrorCode.INVALID_REQUEST), -1)])
+    expect(
+        address, f"a coordinator of kind {NO_KIND}", (found.error_code, found.node_id, found.host, found.port), nobody
+    )

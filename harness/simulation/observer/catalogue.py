@@ -26,6 +26,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
@@ -76,6 +77,7 @@ RULES: tuple[type[Rule], ...] = (
     FinalLogs,
     RecoveredCluster,
     CalmCluster,
+    PacedCluster,
     AnsweredRequests,
 )
 

@@ -70,7 +70,6 @@ class Observer:
         self._snapshots: list[tuple[int, int]] = []
         self._voter_records: dict[int, None] = {}
         self._traced: list[TraceEvent] = []
-        self._turns: dict[str, int] = {}
         rules = self._rules
         self._listeners = rules.listeners
         self._on_death = rules.having("died")
@@ -87,6 +86,7 @@ class Observer:
         self._on_completion = rules.having("completed")
         self._on_healing = rules.having("healed")
         self._on_whole = rules.having("became_whole")
+        self._on_idleness = rules.having("idle")
         self._on_end = rules.having("at_end")
         self._heard: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
             "voters": self._voters_traced,
@@ -169,7 +169,7 @@ class Observer:
             for hook in self._on_death:
                 hook(process)
             return
-        turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
+        turns = self.cluster.turns[process.name] = self.cluster.turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
         try:
@@ -327,6 +327,11 @@ class Observer:
     def became_whole(self, now: int) -> None:
         """Record that all faults are over and the cluster is whole."""
         for hook in self._on_whole:
+            hook(now)
+
+    def idle(self, now: int) -> None:
+        """Record that no client asks anything from now on."""
+        for hook in self._on_idleness:
             hook(now)
 
     def final(self) -> None:

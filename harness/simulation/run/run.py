@@ -386,6 +386,7 @@ class Simulation:
         if self.swarming:
             if world.has_quorum:
                 await check_world(world, self.observer.cluster.client_checker.sent_by_another)
+            self.observer.idle(world.kernel.now)
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
         if self.traces is not None:

@@ -120,6 +120,9 @@ class Rule:
     def became_whole(self, now: int) -> None:
         """All faults are over, and the cluster has all its brokers and replicas in sync. The final reads follow."""
 
+    def idle(self, now: int) -> None:
+        """All is whole, and no client asks anything from now on. Only in swarms."""
+
     def at_end(self) -> None:
         """All faults are over, the cluster is healthy again, and the final reads are complete."""
 

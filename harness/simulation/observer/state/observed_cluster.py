@@ -66,6 +66,8 @@ class ObservedCluster:
         self.being_deleted: dict[str, None] = {}
         """The topics that ZooKeeper says are to be deleted, by name; always empty with a quorum."""
         self.processes: dict[str, SimProcess] = {}
+        self.turns: dict[str, int] = {}
+        """The turns of each process in all its incarnations."""
         self.watched: dict[TopicPartitionId, Watched] = {}
         self._unclean_allowed = unclean_allowed
         self.metadata.on_unclean = self._unclean_election

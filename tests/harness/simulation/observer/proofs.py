@@ -39,6 +39,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
@@ -54,6 +55,7 @@ from squall.harness.simulation.observer.rules.zookeeper.control_plane import Con
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.controller.brokers import BrokerControl
@@ -233,10 +235,15 @@ def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     settle = ServerRequest._settle
 
     def forgets(self: ServerRequest, answer: Answer) -> None:
-        if self.api_key != ApiKey.BROKER_HEARTBEAT or self.received_at < 6_000_000 or self.correlation_id % 3:
+        if self.api_key != ApiKey.BROKER_HEARTBEAT or self.received_at < 6_000_000 or self.correlation_id % 101:
             settle(self, answer)
 
     monkeypatch.setattr(ServerRequest, "_settle", forgets)
+
+
+def sends_heartbeats_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unfenced broker sends heartbeats as often as one that waits to be unfenced."""
+    monkeypatch.setattr(Lifecycle, "_pause", lambda self: min(IMPATIENT_INTERVAL, self._config.heartbeat_interval))
 
 
 def damages_what_followers_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -636,11 +643,19 @@ PROOFS: tuple[Proof, ...] = (
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
     ),
     Proof(
+        PacedCluster,
+        "PACE",
+        sends_heartbeats_without_pause,
+        "worlds",
+        "test_pace::test_a_heartbeat_more_or_less_is_legal",
+        seed=2,
+    ),
+    Proof(
         AnsweredRequests,
         "ANSWER",
         leaves_heartbeats_unanswered,
         "worlds",
         "test_answered_requests::test_a_fetch_may_wait_as_long_as_it_asks",
-        seed=105,
+        seed=5,
     ),
 )

@@ -1,0 +1,114 @@
+"""PACE: while nobody asks anything of a whole cluster, its nodes do what time demands of them, and no more.
+
+A retry without a pause, a timer that is always due, a fetch that does not wait: nothing of it breaks a promise, so that
+nothing else shows it, and in a large cluster it is an outage. Between the last request of a client and the end of the
+run, for at least `SHORTEST`:
+
+* the active controller gets the heartbeats of each broker at the broker's interval;
+* a node takes at most `TURNS` turns and gets at most `REQUESTS` requests a second. Among hundreds of healthy worlds the
+  most are 300 and 200: five brokers whose fetches wait for 20 ms.
+
+Source: `broker.heartbeat.interval.ms`, `replica.fetch.wait.max.ms`, requirement FD-01. Asserted at the end of a swarm.
+Legal: a heartbeat more or less than the time holds; a node that started meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.memory.broker_node import MemoryBroker
+from squall.harness.simulation.world.memory.controller_node import MemoryController
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.protocol.messages import ApiKey
+
+SHORTEST = 2 * MICROSECONDS
+TURNS, REQUESTS = 1500, 1000
+TOLERANCE, LOOSE_HEARTBEATS = 0.3, 2
+"""A share of the heartbeats that are due, and as many of each broker more or less."""
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What a node had done in one incarnation."""
+
+    incarnation: int
+    turns: int
+    requests: int
+    heartbeats: int
+
+
+class PacedCluster(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._idle_since: int | None = None
+        self._before: dict[str, _Counts] = {}
+
+    def idle(self, now: int) -> None:
+        self._idle_since = now
+        self._before = {process.name: self._counts(process) for process in self.cluster.processes.values()}
+
+    def at_end(self) -> None:
+        now = max((process.now for process in self.cluster.processes.values()), default=0)
+        if self._idle_since is None or now - self._idle_since < SHORTEST:
+            return
+        seconds = (now - self._idle_since) / MICROSECONDS
+        processes = [one for one in self.cluster.processes.values() if self._is_same(one)]
+        for process in processes:
+            before, counts = self._before[process.name], self._counts(process)
+            self._check_rate(process.name, "takes", "turns", (counts.turns - before.turns) / seconds, TURNS)
+            self._check_rate(process.name, "gets", "requests", (counts.requests - before.requests) / seconds, REQUESTS)
+        if len(processes) == len(self.cluster.processes):
+            self._check_heartbeats(processes, seconds)
+
+    def _is_same(self, process: SimProcess) -> bool:
+        return process.node is not None and self._before[process.name].incarnation == process.incarnation
+
+    def _counts(self, process: SimProcess) -> _Counts:
+        node = process.node
+        served = {} if node is None else _served(node)
+        turns = self.cluster.turns.get(process.name, 0)
+        heartbeats = served.get(int(ApiKey.BROKER_HEARTBEAT), 0)
+        return _Counts(process.incarnation, turns, sum(served.values()), heartbeats)
+
+    def _check_rate(self, name: str, does: str, what: str, rate: float, most: int) -> None:
+        if rate > most:
+            raise InvariantBroken(
+                "PACE",
+                f"{name} {does} {rate:,.0f} {what} a second, {most:,} at most, in a whole cluster without clients",
+            )
+
+    def _check_heartbeats(self, processes: list[SimProcess], seconds: float) -> None:
+        intervals = [one for process in processes if (one := _heartbeat_interval(process.node)) is not None]
+        due = sum(seconds * MICROSECONDS / interval for interval in intervals)
+        came = sum(self._counts(one).heartbeats - self._before[one.name].heartbeats for one in processes)
+        loose = TOLERANCE * due + LOOSE_HEARTBEATS * len(intervals)
+        if abs(came - due) > loose:
+            raise InvariantBroken(
+                "PACE",
+                f"{len(intervals)} brokers sent {came} heartbeats in {seconds:.1f} s, {due:.0f} are due, in a whole "
+                f"cluster without clients",
+            )
+
+
+def _served(node: BaseNode) -> dict[int, int]:
+    """Return how many requests a node has answered, by API."""
+    served: dict[int, int] = {}
+    for times in (node.control_times, node.data_times):
+        for api, one in times.by_api.items():
+            served[api] = served.get(api, 0) + one.count
+    return served
+
+
+def _heartbeat_interval(node: BaseNode | None) -> int | None:
+    """Return a broker's interval in microseconds; None for a node that sends no heartbeats."""
+    if node is None or node.broker is None or isinstance(node, ZooKeeperNode | MemoryController | MemoryBroker):
+        return None
+    return node.broker.config.heartbeat_interval

@@ -1,0 +1,102 @@
+"""PACE as the observer asserts it: a whole cluster without clients does what time demands of it (FD-01)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.pace import PacedCluster
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import ApiKey
+
+SECOND = 1_000_000
+INTERVAL = SECOND // 4
+DUE = 12
+"""Heartbeats of a broker in three seconds."""
+
+
+class Idle:
+    """A controller and two brokers, without clients since the tenth second."""
+
+    def __init__(self) -> None:
+        self.cluster = ObservedCluster()
+        self.members: dict[str, Any] = {
+            "c1": member("c1", None),
+            "b1": member("b1", INTERVAL),
+            "b2": member("b2", INTERVAL),
+        }
+        self.cluster.set_members(self.members, {})
+        self.rule = PacedCluster(self.cluster)
+        self.rule.idle(10 * SECOND)
+
+    def served(self, name: str, api: ApiKey, count: int) -> None:
+        times = self.members[name].node.control_times.by_api
+        times[int(api)] = SimpleNamespace(count=times.get(int(api), SimpleNamespace(count=0)).count + count)
+
+    def end(self, after: int = 3 * SECOND) -> None:
+        for process in self.members.values():
+            process.now = 10 * SECOND + after
+        self.rule.at_end()
+
+
+def member(name: str, interval: int | None) -> SimpleNamespace:
+    broker = None if interval is None else SimpleNamespace(config=SimpleNamespace(heartbeat_interval=interval))
+    times = SimpleNamespace(by_api={}), SimpleNamespace(by_api={})
+    node = SimpleNamespace(control_times=times[0], data_times=times[1], broker=broker)
+    return SimpleNamespace(name=name, node=node, incarnation=1, now=0)
+
+
+def test_heartbeats_at_their_interval_are_legal() -> None:
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    idle.end()
+
+
+@pytest.mark.parametrize("more", [-11, 11])
+def test_a_heartbeat_more_or_less_is_legal(more: int) -> None:
+    """The tolerance: thirty percent, and two of each broker."""
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE + more)
+    idle.end()
+
+
+@pytest.mark.parametrize("more", [-12, 12, 1000])
+def test_heartbeats_at_another_pace_are_a_breach(more: int) -> None:
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE + more)
+    with pytest.raises(
+        InvariantBroken, match=rf"^PACE: 2 brokers sent {2 * DUE + more} heartbeats in 3\.0 s, 24 are due"
+    ):
+        idle.end()
+
+
+def test_a_node_that_turns_without_a_cause_is_a_breach() -> None:
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    idle.cluster.turns["b2"] = 6000
+    with pytest.raises(InvariantBroken, match=r"^PACE: b2 takes 2,000 turns a second, 1,500 at most"):
+        idle.end()
+
+
+def test_fetches_that_do_not_wait_are_a_breach() -> None:
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    idle.served("b1", ApiKey.FETCH, 3300)
+    with pytest.raises(InvariantBroken, match=r"^PACE: b1 gets 1,100 requests a second, 1,000 at most"):
+        idle.end()
+
+
+def test_a_node_that_started_meanwhile_is_not_judged() -> None:
+    idle = Idle()
+    idle.members["b2"].incarnation = 2
+    idle.cluster.turns["b2"] = 6000
+    idle.end()
+
+
+def test_a_short_time_proves_nothing() -> None:
+    idle = Idle()
+    idle.cluster.turns["b2"] = 6000
+    idle.end(after=SECOND)
