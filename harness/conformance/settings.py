@@ -8,6 +8,7 @@ from squall.harness.conformance.client import Address, ConformanceClient, expect
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,7 +32,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
 ALTERED, OTHER = "retention.ms", "index.interval.bytes"
 LIST, ITEMS = "cleanup.policy", ("delete", "compact")
-UPDATE_RESULTS_UNTIL = 1
+FEATURES_SINCE = 3
 SECONDS_MS = 5000
 
 
@@ -100,7 +101,7 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """An update of an unknown feature is refused."""
+    """An update of an unknown feature is refused, and so is the one beside it."""
     address = client.any_broker()
     if not await client.serves(address, ApiKey.UPDATE_FEATURES):
         return
@@ -110,6 +111,13 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     codes = [response.error_code, *(one.error_code for one in response.results)]
     refused = int(ErrorCode.INVALID_UPDATE_VERSION) in codes or int(ErrorCode.INVALID_REQUEST) in codes
     expect(address, f"whether an unknown feature is refused ({codes})", refused, True)
+    versions = ApiVersionsRequest(client_software_name="squall", client_software_version="0")
+    announced = await client.ask(address, versions, ApiVersionsResponse, since=FEATURES_SINCE)
+    known = [FeatureUpdateKey(one.name, one.max_version_level) for one in announced.finalized_features]
+    request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=[*known[:1], update])
+    response = await client.ask(address, request, UpdateFeaturesResponse)
+    made = not response.error_code and any(not one.error_code for one in response.results)
+    expect(address, f"whether anything is made beside a refused update ({response})", made, False)
 
 
 async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from squall.harness.errors import UsageError
 from squall.harness.plugins.system_limits import CONTROLLERS
 from squall.harness.scenario.inventory import Inventory
-from squall.harness.scenario.suite import Scenario, Suite, faults_of
+from squall.harness.scenario.suite import ClusterOptions, Scenario, Suite, faults_of
 from squall.harness.scenario.system_refusals import refuse_what_system_lacks
 from squall.harness.scenario.targets import (
     Anywhere,
@@ -181,8 +181,11 @@ def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
             f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
             f" run: {simulate_command(suite, scenario)}"
         )
-    if scenario.cluster.combined or scenario.cluster.replication != "pull":
-        what = "combined: true" if scenario.cluster.combined else f"replication: {scenario.cluster.replication}"
+    cluster, usual = scenario.cluster, ClusterOptions()
+    for name in ("combined", "node_ids", "replication"):
+        if (value := getattr(cluster, name)) == getattr(usual, name):
+            continue
+        what = f"{name}: {str(value).lower()}"
         raise UsageError(
             f"{suite}: scenario {scenario.scenario} has cluster.{what}, which only the simulation does;"
             f" run: {simulate_command(suite, scenario)}"

@@ -47,6 +47,7 @@ from squall.harness.plugins.system_plugins import SYSTEM_PLUGINS
 from squall.harness.scenario.buggify_places import PLACES
 from squall.harness.scenario.control_plane import add_control_listener
 from squall.harness.scenario.lab_topology import LabTopology
+from squall.harness.scenario.node_ids import NodeIds
 from squall.harness.scenario.system_choice import SystemChoice, SystemOption, chosen_system
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.core.durations import Duration, Seconds
@@ -149,6 +150,10 @@ class ClusterOptions(_Part):
     combined: bool = Field(
         default=False,
         description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
+    )
+    node_ids: NodeIds = Field(
+        default="usual",
+        description="simulation only: whether brokers or controllers are numbered from 0; usually from 1 and from 101",
     )
     replication: Literal["pull", "push", "push-with-hint"] = Field(
         default="pull",
@@ -355,6 +360,8 @@ class Scenario(_Part):
         simulated = self.swarm or self.workload.operations is not None  # the latter is a swarm's run, written down
         if self.cluster.combined and not simulated:
             raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
+        if self.cluster.node_ids != "usual" and not simulated:
+            raise ValueError("cluster.node_ids: only simulated swarms number nodes; on hosts the inventory does")
         if self.cluster.replication != "pull" and not simulated:
             raise ValueError(
                 "cluster.replication: only simulated swarms push metadata; nodes on hosts pull as KRaft does"

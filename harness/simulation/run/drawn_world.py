@@ -22,6 +22,7 @@ from math import exp, log
 from random import Random
 from typing import Final
 
+from squall.harness.scenario.node_ids import NodeIds
 from squall.harness.scenario.suite import ClusterOptions, Scenario, TopicOptions
 from squall.harness.simulation.swarm.budget import FLUSH_MESSAGES
 from squall.harness.simulation.world.buggify import draw_places
@@ -30,6 +31,8 @@ from squall.workloads.log import LogOptions
 WORLDS: Final = "worlds"
 SYNCED: Final = 0.15
 """The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
+FROM_0: Final = 0.25
+"""The share of worlds in which a node has the id 0."""
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
 ADMINISTERED: Final = 0.15
@@ -101,6 +104,7 @@ def world_lines(scenario: Scenario) -> tuple[str, ...]:
     nodes = f"{cluster.brokers} brokers, {cluster.controllers} controllers"
     nodes += " (combined)" if cluster.combined else ""
     nodes += ", dynamic voters" if cluster.dynamic_voters else ""
+    nodes += f", {cluster.node_ids}" if cluster.node_ids != "usual" else ""
     topics = [
         f"{name}: {one.partitions} topic-partitions, RF {one.replication_factor}, min ISR {one.min_insync_replicas}"
         + "".join(f", {key} {value}" for key, value in one.config.items())
@@ -129,11 +133,19 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "controllers": controllers,
             "combined": combined,
             "dynamic_voters": dynamic,
+            "node_ids": _node_ids(Random(f"{seed}/world/ids"), combined=combined),
             "topics": topics,
             "config": {**_settings(Random(f"{seed}/world/settings"), brokers), **given.config},
             "buggify": draw_places(seed) if Random(f"{seed}/world/buggify").random() < BUGGIFIED else (),
         }
     )
+
+
+def _node_ids(rng: Random, *, combined: bool) -> NodeIds:
+    """A quarter of the worlds have a node with the id 0, as Kafka's clusters have."""
+    if rng.random() >= FROM_0:
+        return "usual"
+    return "brokers-from-0" if combined else rng.choice(("brokers-from-0", "controllers-from-0"))
 
 
 def _with(topic: TopicOptions, name: str, value: int) -> TopicOptions:

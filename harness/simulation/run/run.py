@@ -192,6 +192,7 @@ class Simulation:
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
             dynamic_voters=cluster.dynamic_voters,
             combined=cluster.combined,
+            node_ids=cluster.node_ids,
             racks=_racks(scenario),
             zookeeper=metadata == "zookeeper",
             memory=metadata == "memory",

@@ -16,6 +16,7 @@ from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROK
 from squall.harness.hosts.voters import initial_voters, quorum_properties
 from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.control_plane import add_control_listener
+from squall.harness.scenario.node_ids import NodeIds
 from squall.harness.simulation.world.agent import SimHost
 from squall.harness.simulation.world.buggify import SeededBuggify, WorldBuggify
 from squall.harness.simulation.world.connector import SimConnector
@@ -43,6 +44,12 @@ from squall.nodes.raft.config import KRAFT, Variant
 from squall.workloads.clients.native.operator import NativeOperator
 
 CLIENT_ADDRESS = "10.0.0.200"
+FIRST_IDS: Mapping[NodeIds, tuple[int, int]] = {
+    "usual": (FIRST_BROKER_ID, FIRST_CONTROLLER_ID),
+    "brokers-from-0": (0, FIRST_CONTROLLER_ID),
+    "controllers-from-0": (FIRST_CONTROLLER_ID, 0),
+}
+"""The ids of the first broker and of the first controller; a combined node has that of a broker."""
 ENSEMBLE = {f"z{number}": f"10.0.0.{150 + number}" for number in (1, 2, 3)}
 """Names and addresses of the servers of a simulated ensemble."""
 
@@ -67,6 +74,8 @@ class ClusterShape:
     """A single controller keeps the metadata in memory (`world/memory`)."""
     buggify: tuple[str, ...] = ()
     """The places where rare but legal things may happen (`scenario/buggify_places.py`)."""
+    node_ids: NodeIds = "usual"
+    """Which node has the id 0, if any."""
     variant: Variant = KRAFT
     """What of KRaft is exchanged, for comparisons."""
 
@@ -105,22 +114,23 @@ def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
 
     With ZooKeeper there are brokers only.
     """
+    first_broker, first_controller = FIRST_IDS[shape.node_ids]
     if shape.combined:
         return tuple(
             SimPlace(
                 f"b{number + 1}",
                 f"10.0.0.{1 + number}",
-                FIRST_BROKER_ID + number,
+                first_broker + number,
                 ("broker", "controller") if number < shape.controllers else ("broker",),
             )
             for number in range(shape.brokers)
         )
     controllers = tuple(
-        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, ("controller",))
+        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", first_controller + number, ("controller",))
         for number in range(0 if shape.zookeeper else 1 if shape.memory else shape.controllers)
     )
     brokers = tuple(
-        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, ("broker",))
+        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", first_broker + number, ("broker",))
         for number in range(shape.brokers)
     )
     return controllers + brokers
