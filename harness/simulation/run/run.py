@@ -203,8 +203,9 @@ class Simulation:
             acks_all=scenario.workload.acks == "all",
             unclean_allowed=self.shape.config.get("unclean.leader.election.enable") == "true",
         )
-        self.traces = ControlTraces() if options.evidence or not options.observed else None
-        """The evidence that the nodes leave; a judging observer does not need it."""
+        collects = (options.evidence or not options.observed) and not (self.shape.zookeeper or self.shape.memory)
+        self.traces = ControlTraces() if collects else None
+        """The evidence that the nodes of a quorum leave; a judging observer does not need it."""
         self.moments = Moments() if scenario.swarm == WORLDS else None
         self.world = SimWorld(
             self.shape,

@@ -50,6 +50,12 @@ def test_a_bug_that_the_observer_would_have_stopped_is_found_at_the_end_in_histo
     assert expected & {*result.broken}, result.broken
 
 
+def test_a_cluster_without_a_quorum_is_judged_by_its_history_alone() -> None:
+    """What a quorum's logs must hold cannot be asked of ZooKeeper's nodes; that is no reason to know nothing."""
+    result = simulate(scenario_of("zookeeper"), 1, SimOptions(observed=False, evidence=True))
+    assert (result.verdict, result.problem) == ("valid", "")
+
+
 class TestControlTraces:
     """What a node traces in a turn counts once the turn is over."""
 
