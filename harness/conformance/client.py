@@ -26,6 +26,10 @@ SETTLING_SECONDS = 20.0
 """How long brokers may take until they show a change: a replica that is added must catch up first."""
 AGAIN_SECONDS = 0.1
 NEWEST = 2**15
+NOBODY = 4_711
+"""A node id that no cluster of ours has."""
+UNKNOWN_ID = bytes(range(16))
+"""The id of no topic and of no directory."""
 
 Address = tuple[str, int]
 Response = TypeVar("Response", bound=Message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
+from squall.harness.conformance.client import NOBODY, Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import CheckedTopic, await_shown
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -22,7 +22,6 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
 )
 
 TIMEOUT_MS = 5000
-NOBODY = 4_711
 PREFERRED, NO_TYPE = 0, 7
 FACTOR_SINCE = 1
 

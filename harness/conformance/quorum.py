@@ -4,7 +4,15 @@ another log, from a node that is no voter. Afterwards the same leader leads in t
 
 from __future__ import annotations
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.client import (
+    NOBODY,
+    UNKNOWN_ID,
+    Address,
+    ConformanceClient,
+    expect,
+    expect_error,
+    settled,
+)
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey, add_raft_voter, begin_quorum_epoch, end_quorum_epoch, vote
@@ -19,8 +27,6 @@ from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRes
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from squall.workloads.clients.native.admin import METADATA_TOPIC
 
-STRANGER = 4_711
-"""A node id that no quorum of ours has."""
 STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 """Of a controller that does not lead, and of a quorum whose voters are configured."""
@@ -67,21 +73,19 @@ async def _strange_elections(client: ConformanceClient, controller: Address, clu
             error = ErrorCode.INCONSISTENT_CLUSTER_ID
         elif name == METADATA_TOPIC and old < 2:
             continue  # an epoch before the first one is refused for another reason
-        candidate = vote.PartitionDataRequest(
-            replica_epoch=old, replica_id=STRANGER, last_offset_epoch=0, last_offset=0
-        )
+        candidate = vote.PartitionDataRequest(replica_epoch=old, replica_id=NOBODY, last_offset_epoch=0, last_offset=0)
         asked = vote.VoteRequest(cluster, -1, [vote.TopicDataRequest(name, [candidate])])
         voted = await client.ask(controller, asked, vote.VoteResponse)
         _expect_refused(controller, "Vote", voted, error)
         granted = [part.vote_granted for one in voted.topics for part in one.partitions]
         expect(controller, "whether a vote is granted", any(granted), False)
-        begun = begin_quorum_epoch.PartitionDataRequest(leader_id=STRANGER, leader_epoch=old)
+        begun = begin_quorum_epoch.PartitionDataRequest(leader_id=NOBODY, leader_epoch=old)
         begin = begin_quorum_epoch.BeginQuorumEpochRequest(
             cluster, -1, [begin_quorum_epoch.TopicDataRequest(name, [begun])]
         )
         answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
         _expect_refused(controller, "BeginQuorumEpoch", answer, error)
-        ended = end_quorum_epoch.PartitionDataRequest(leader_id=STRANGER, leader_epoch=old)
+        ended = end_quorum_epoch.PartitionDataRequest(leader_id=NOBODY, leader_epoch=old)
         end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(name, [ended])])
         response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
         _expect_refused(controller, "EndQuorumEpoch", response, error)
@@ -103,11 +107,11 @@ async def _strange_voters(client: ConformanceClient, controller: Address, cluste
         (STRANGE_CLUSTER, (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)),
         (cluster, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),
     ):
-        removal = RemoveRaftVoterRequest(named, STRANGER, bytes(range(16)))
+        removal = RemoveRaftVoterRequest(named, NOBODY, UNKNOWN_ID)
         removed = await client.ask(controller, removal, RemoveRaftVoterResponse)
         expect_error(controller, "to remove a voter that is none", removed.error_code, *errors)
     listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
-    addition = add_raft_voter.AddRaftVoterRequest(STRANGE_CLUSTER, TIMEOUT_MS, STRANGER, bytes(range(16)), [listener])
+    addition = add_raft_voter.AddRaftVoterRequest(STRANGE_CLUSTER, TIMEOUT_MS, NOBODY, UNKNOWN_ID, [listener])
     added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
     errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
     expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.client import (
+    NOBODY,
+    UNKNOWN_ID,
+    Address,
+    ConformanceClient,
+    expect,
+    expect_error,
+    settled,
+)
 from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, await_shown, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.create_partitions import (
@@ -24,9 +32,6 @@ from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataReq
 from squall.nodes.protocol.topic_partition import ZERO_ID
 
 SECONDS_MS = 5000
-NOBODY = 4_711
-"""A broker id that no cluster of ours has."""
-UNKNOWN_ID = bytes(range(16))
 BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE, METADATA_BY_ID_SINCE = 6, 5, 7, 12
 TOPIC_SOURCE = 1
 
