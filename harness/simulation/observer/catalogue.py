@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
+from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -77,6 +78,7 @@ RULES: tuple[type[Rule], ...] = (
     FinalLogs,
     RecoveredCluster,
     CalmCluster,
+    BalancedLeaders,
     PacedCluster,
     AnsweredRequests,
 )

@@ -31,6 +31,8 @@ from squall.workloads.log import LogOptions
 WORLDS: Final = "worlds"
 SYNCED: Final = 0.15
 """The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
+SCARCE: Final = 0.12
+"""The share of worlds in which one capacity of the nodes is scarce."""
 FROM_0: Final = 0.25
 """The share of worlds in which a node has the id 0."""
 BUGGIFIED: Final = 0.5
@@ -135,7 +137,11 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "dynamic_voters": dynamic,
             "node_ids": _node_ids(Random(f"{seed}/world/ids"), combined=combined),
             "topics": topics,
-            "config": {**_settings(Random(f"{seed}/world/settings"), brokers), **given.config},
+            "config": {
+                **_settings(Random(f"{seed}/world/settings"), brokers),
+                **_capacity(Random(f"{seed}/world/capacity")),
+                **given.config,
+            },
             "buggify": draw_places(seed) if Random(f"{seed}/world/buggify").random() < BUGGIFIED else (),
         }
     )
@@ -230,6 +236,25 @@ def _limits(rng: Random) -> Settings:
         drawn["max.incremental.fetch.session.cache.slots"] = rng.choice((0, 1, 2, 5))
     if rng.random() < 0.3:
         drawn[SELECTOR] = RACK_AWARE
+    return drawn
+
+
+def _capacity(rng: Random) -> Settings:
+    """Draw how much a node takes before its clients wait, how long they may be silent, and how often leaders move back.
+
+    The usual values are those of large machines, and nothing in a small world reaches them.
+    """
+    drawn: Settings = {}
+    if rng.random() < SCARCE:
+        drawn["queued.max.requests"] = rng.choice((1, 2, 5, 20))
+    if rng.random() < SCARCE:
+        drawn["turn.requests.max"] = rng.choice((1, 2, 5))
+    if rng.random() < SCARCE:
+        drawn["queued.max.request.bytes"] = _log_uniform(rng, 20_000, 300_000)
+    if rng.random() < SCARCE:
+        drawn["connections.max.idle.ms"] = _log_uniform(rng, 400, 5_000)
+    if rng.random() < SCARCE:
+        drawn["leader.imbalance.check.interval.seconds"] = rng.choice((1, 2, 5))
     return drawn
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
+from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -58,6 +59,7 @@ from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
@@ -239,6 +241,11 @@ def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
             settle(self, answer)
 
     monkeypatch.setattr(ServerRequest, "_settle", forgets)
+
+
+def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller never looks for leaderships to return."""
+    monkeypatch.setattr(LeaderBalancer, "restart", lambda self, now: None)
 
 
 def sends_heartbeats_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -641,6 +648,14 @@ PROOFS: tuple[Proof, ...] = (
         counts_idle_followers_as_lagging,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
+    ),
+    Proof(
+        BalancedLeaders,
+        "RA-07",
+        never_returns_leaderships,
+        "worlds",
+        "test_balanced_leaders::test_a_tolerated_share_is_legal",
+        seed=36,
     ),
     Proof(
         PacedCluster,
