@@ -18,6 +18,7 @@ from squall.harness.simulation.observer.rules.controlled_shutdown import Control
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
@@ -64,6 +65,7 @@ RULES: tuple[type[Rule], ...] = (
     LogStarts,
     FollowerAppend,
     PartitionLeader,
+    BegunEpochs,
     CountedMembers,
     LaggingMembers,
     EligibleReplicas,

@@ -359,13 +359,13 @@ class Cluster:
         log.start_offset = offset
         self.show(name, "log_start", offset=offset)
 
-    def show(self, name: str, event: str = "leader", **fields: object) -> None:
+    def show(self, name: str, event: str = "high_watermark", **fields: object) -> None:
         """The observer hears what a node traced, and looks."""
         process = self.processes[name]
         process.event_number += 1
         if event in ("leader", "follower"):
             replica = self.replica(name)
-            fields = {"end": replica.end_offset, "topic_id": replica.topic_id, **fields}
+            fields = {"epoch": replica.leader_epoch, "end": replica.end_offset, "topic_id": replica.topic_id, **fields}
         self.observer.event(event, broker=process.node_id, topic=TOPIC, partition=0, **fields)
         self.observer.look(process)  # type: ignore[arg-type]
 

@@ -31,6 +31,7 @@ from squall.harness.simulation.observer.rules.controlled_shutdown import Control
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
+from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
@@ -75,7 +76,7 @@ from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
-from squall.nodes.replication.ports import OffsetAnswer
+from squall.nodes.replication.ports import Applied, OffsetAnswer, PartitionState
 from squall.nodes.replication.remote import RemoteReplica
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage import retention
@@ -241,6 +242,19 @@ def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
             settle(self, answer)
 
     monkeypatch.setattr(ServerRequest, "_settle", forgets)
+
+
+def begins_an_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader begins its epoch again whenever its topic-partition's registration changes within it."""
+    apply = TopicPartitionReplica.apply
+
+    def applies(self: TopicPartitionReplica, now: int, state: PartitionState) -> Applied:
+        applied = apply(self, now, state)
+        if self.is_leader and not applied.stale and not applied.new_leader_epoch:
+            self._begin_epoch(now, state, was_leader=True)
+        return applied
+
+    monkeypatch.setattr(TopicPartitionReplica, "apply", applies)
 
 
 def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,6 +557,13 @@ PROOFS: tuple[Proof, ...] = (
         leads_when_nobody_does,
         "metadata-starved-follower",
         "test_invariants::test_an_unclean_election_that_the_topic_allows_is_a_declared_loss",
+    ),
+    Proof(
+        BegunEpochs,
+        "EP-01",
+        begins_an_epoch_again,
+        "worlds",
+        "test_begun_epochs::test_another_incarnation_begins_with_the_epoch_that_metadata_say",
     ),
     Proof(
         CountedMembers,
