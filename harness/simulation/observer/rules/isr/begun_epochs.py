@@ -4,7 +4,7 @@ What a leader knows of its followers holds for one epoch. At its beginning nothi
 count as caught up. A leader that begins its epoch again, at a change that needs no new one, forgets what its followers
 have. So the high watermark waits for them, and a member that lags is given another time. Asserted in the turn in which
 a replica begins to lead. Legal: another incarnation of the broker, which begins with the epoch that metadata say; a
-topic of the same name with another id.
+topic of the same name with another id; a replica that a ZooKeeper-era controller had deleted, and that begins anew.
 
 Source: rule 9 (KIP-101), requirement EP-01.
 """
@@ -23,7 +23,7 @@ from squall.harness.simulation.world.process import SimProcess
 class BegunEpochs(Rule):
     """See the module."""
 
-    events = ("leader",)
+    events = ("leader", "zk_replica_deleted")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
@@ -32,6 +32,9 @@ class BegunEpochs(Rule):
         self._breach = ""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        if name == "zk_replica_deleted":
+            self._newest.pop((int(fields["node"]), bytes(fields["topic_id"]), int(fields["number"])), None)
+            return
         key = (int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"]))
         epoch, before = int(fields["epoch"]), self._newest.get(key, -1)
         self._newest[key] = max(epoch, before)

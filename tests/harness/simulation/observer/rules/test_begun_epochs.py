@@ -41,6 +41,13 @@ def test_another_incarnation_begins_with_the_epoch_that_metadata_say() -> None:
     begins(cluster, 3)
 
 
+def test_a_replica_that_was_deleted_begins_anew() -> None:
+    cluster = Cluster()
+    begins(cluster, 3)
+    cluster.observer.event("zk_replica_deleted", node=1, of=TOPIC, topic_id=TOPIC_ID, number=0)
+    begins(cluster, 3)
+
+
 def test_a_topic_that_is_created_again_begins_with_the_first_epoch() -> None:
     cluster = Cluster()
     begins(cluster, 3)
