@@ -44,6 +44,7 @@ def test_another_incarnation_begins_with_the_epoch_that_metadata_say() -> None:
 def test_a_replica_that_was_deleted_begins_anew() -> None:
     cluster = Cluster()
     begins(cluster, 3)
+    cluster.observer.cluster.being_deleted[TOPIC] = None
     cluster.observer.event("zk_replica_deleted", node=1, of=TOPIC, topic_id=TOPIC_ID, number=0)
     begins(cluster, 3)
 
