@@ -7,6 +7,11 @@
 The image takes the newer of two states of a topic-partition, by leader epoch and then partition epoch; equal and older
 ones change nothing. So it does not matter in which order requests arrive.
 
+UpdateMetadata is for clients, and no replica acts by it, but for one case. A leader that has changed its ISR itself
+knows a newer state than the image, and takes nothing from the image meanwhile, the topic's settings included. No
+LeaderAndIsr follows, since the leader epoch is the same. So the state that catches up is told to the leader's replica,
+which takes the settings from it.
+
 A broker begins to act when the image has its own registration. Our controller ends the topic-partitions that a broker
 gets first with a *full* LeaderAndIsr: now all have been named, and logs that no topic-partition has claimed are strays.
 Apache Kafka's controller sends none that is full. So any request of a controller registers the broker, and only a full
@@ -54,6 +59,8 @@ class RequestedMetadata:
         self._image = image
         self._trace = trace
         self._steps: deque[Step] = deque()
+        self._named: dict[tuple[bytes, int], int] = {}
+        """By topic id and partition, the leader epoch of the newest LeaderAndIsr that named this broker's replica."""
         self._tables: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     @property
@@ -115,6 +122,7 @@ class RequestedMetadata:
                 known = topic.partitions.get(one.partition_index)
                 if known is None or not _is_newer(known, state):
                     topic.put(one.partition_index, state)
+                    self._named[topic.id, one.partition_index] = state.leader_epoch
                 delta.partitions[topic.id, one.partition_index] = None
         if request.type == FULL:
             self.names_all = True
@@ -153,6 +161,7 @@ class RequestedMetadata:
         delta.removed_topics[topic.id] = topic
         for number in topic.partitions:
             delta.partitions.pop((topic.id, number), None)
+            self._named.pop((topic.id, number), None)
 
     def _interned(self, members: list[int]) -> tuple[int, ...]:
         found = tuple(members)
@@ -178,6 +187,9 @@ class RequestedMetadata:
                 )  # fmt: skip
                 if known is None or _is_newer(state, known):
                     topic.put(one.partition_index, state)
+                    key = topic.id, one.partition_index
+                    if one.leader == self._node and self._named.get(key) == one.leader_epoch:
+                        delta.partitions[key] = None
 
     def _set_brokers(self, request: UpdateMetadataRequest, delta: MetadataDelta) -> None:
         brokers = self._image.brokers
@@ -227,6 +239,7 @@ class RequestedMetadata:
             gone = delta.removed_topics[topic.id] = Topic(topic.name, topic.id)
         gone.put(number, topic.partitions[number])
         delta.partitions.pop((topic.id, number), None)
+        self._named.pop((topic.id, number), None)
         if for_ever:
             self._remove(topic, number)
 

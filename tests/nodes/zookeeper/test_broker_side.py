@@ -176,8 +176,10 @@ def orders(
     return LeaderAndIsrRequest(2, False, epoch, broker_epoch, kind, topics)
 
 
-def update(brokers: tuple[int, ...] = (1, 2), *, epoch: int = 1, broker_epoch: int = 99) -> UpdateMetadataRequest:
-    part = UpdateMetadataPartitionState(0, 1, 2, 4, [2, 3], 6, [1, 2, 3])
+def update(
+    brokers: tuple[int, ...] = (1, 2), *, epoch: int = 1, broker_epoch: int = 99, leader: int = 2, leader_epoch: int = 4
+) -> UpdateMetadataRequest:
+    part = UpdateMetadataPartitionState(0, 1, leader, leader_epoch, [2, 3], 6, [1, 2, 3])
     return UpdateMetadataRequest(
         2, False, 0, epoch, broker_epoch, [UpdateMetadataTopicState("events", TOPIC_ID, [part])],
         [UpdateMetadataBroker(one, [UpdateMetadataEndpoint(9092, f"b{one}", LISTENER)]) for one in brokers],
@@ -355,6 +357,31 @@ def test_metadata_reaches_the_image_and_no_replica(side: BrokerSide) -> None:
     found = side.image.topics[TOPIC_ID].partitions[0]
     assert (found.leader, found.leader_epoch, found.partition_epoch) == (2, 4, 6)
     assert sorted(side.image.brokers) == [1, 2, 3]
+
+
+def test_a_leader_is_told_when_the_image_has_caught_up_with_its_own_isr(side: BrokerSide) -> None:
+    """DP-12: it takes no settings from an image that is behind its ISR (`zookeeper-operations`, seed 1)."""
+    side.obey(led(leader_epoch=3, version=5))
+    (delta,) = side.obey(update(leader=OWN, leader_epoch=3))
+    assert list(delta.partitions) == [(TOPIC_ID, 0)]
+
+
+@pytest.mark.parametrize("named_in", [None, 3])
+def test_a_leader_epoch_that_no_leader_and_isr_has_named_reaches_no_replica(
+    side: BrokerSide, named_in: int | None
+) -> None:
+    if named_in is not None:
+        side.obey(led(leader_epoch=named_in))
+    (delta,) = side.obey(update(leader=OWN, leader_epoch=4))
+    assert not delta.partitions
+
+
+def test_a_replica_that_was_deleted_is_told_nothing(side: BrokerSide) -> None:
+    side.obey(led(leader_epoch=3))
+    delete = StopReplicaTopicState("events", [StopReplicaPartitionState(0, -1, True)])
+    side.obey(StopReplicaRequest(2, False, 1, 99, [delete]))
+    (delta,) = side.obey(update(leader=OWN, leader_epoch=3))
+    assert not delta.partitions
 
 
 def test_an_older_state_never_replaces_a_newer_one(side: BrokerSide) -> None:
