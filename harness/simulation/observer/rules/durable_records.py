@@ -13,7 +13,8 @@ Legal: a log that ends earlier
   end, or differs from what is committed there;
 * because it was empty, began in the middle of a batch, and the process died within a turn, which may have begun it
   again where that batch begins: it must take the batch as a whole;
-* because the topic-partition was moved away from the host meanwhile;
+* because the topic-partition was moved away from the host meanwhile, or moved away and back before the host knew of it:
+  once the host does, the log begins again (seed 916447);
 * on a disk that a fault has wiped, or that has pretended to sync.
 """
 
@@ -56,6 +57,8 @@ class DurableRecords(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._held: dict[tuple[str, TopicPartitionId], _Held] = {}
+        self._moved_away: dict[tuple[str, TopicPartitionId], int] = {}
+        """The newest partition epoch at which a log that a host held was moved away."""
 
     def power_lost(self, name: str) -> None:
         for (host, _), held in self._held.items():
@@ -63,9 +66,11 @@ class DurableRecords(Rule):
                 held.lost_power = True
 
     def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
-        replicas = {self.cluster.names[one] for one in self.cluster.images.newest[key].replicas}
+        registration = self.cluster.images.newest[key]
+        replicas = {self.cluster.names[one] for one in registration.replicas}
         for place in [place for place in self._held if place[1] == key and place[0] not in replicas]:
             del self._held[place]
+            self._moved_away[place] = registration.partition_epoch
 
     def replica_touched(self, turn: ReplicaTurn) -> None:
         replica, process = turn.replica, turn.process
@@ -79,7 +84,8 @@ class DurableRecords(Rule):
                 committed = min(committed, batch.base)
             self._check(process, log.name, held, replica.end_offset, turn.cut, committed)
         registration = self.cluster.images.newest.get(key)
-        if registration is not None and replica.broker not in registration.replicas:
+        is_away = registration is not None and replica.broker not in registration.replicas
+        if is_away or replica.partition_epoch < self._moved_away.get(place, -1):
             self._held.pop(place, None)
             return
         self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0, turn.watched.log.end)

@@ -118,6 +118,25 @@ def test_a_replica_that_was_moved_away_and_comes_back_begins_again() -> None:
     returns(cluster, 0)
 
 
+def test_a_replica_that_does_not_know_yet_that_it_was_moved_away_and_back_begins_again() -> None:
+    """It acts by the first epoch until it hears of both; then its log goes (seed 916447)."""
+    cluster = with_three()
+    cluster.change(replicas=[1, 2], isr=[1, 2], tell=("b1", "b2"))
+    cluster.change(replicas=[1, 2, 3], isr=[1, 2], tell=("b1", "b2"))
+    cluster.show("b3")
+    returns(cluster, 0)
+
+
+def test_a_replica_that_knows_that_it_is_back_keeps_what_it_has() -> None:
+    cluster = with_three()
+    cluster.change(replicas=[1, 2], isr=[1, 2])
+    cluster.change(replicas=[1, 2, 3], isr=[1, 2])
+    cluster.replica("b3").partition_epoch = 2
+    cluster.show("b3")
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: events-0: b3 comes back with records up to 0"):
+        returns(cluster, 0)
+
+
 def test_a_wiped_disk_keeps_nothing() -> None:
     cluster = with_three(durable=3)
     cluster.processes["b3"].disk.wipe()
