@@ -16,7 +16,10 @@ class Follower(Witness):
 
     def __init__(self) -> None:
         self.quorum: KRaft | None = None
-        self.partitions: dict[tuple[str, int], Replication] = {}
+        self.partitions: dict[tuple[str, int, bytes], Replication] = {}
+        """By topic, partition and topic id: a topic that is created again under its name is another one."""
+        self._topic_ids: dict[tuple[object, str, int], bytes] = {}
+        """By broker, topic and partition, the topic id that its replica had last; few events name it."""
 
     def beside(self, trace: Trace) -> Trace:
         return Recorded(trace, self)
@@ -32,7 +35,11 @@ class Follower(Witness):
         if "broker" not in fields or "partition" not in fields:
             return None
         partition = (str(topic), int(str(fields["partition"])))
-        return self.partitions.setdefault(partition, Replication()).step(name, fields)
+        place = (fields["broker"], *partition)
+        if isinstance(topic_id := fields.get("topic_id"), bytes):
+            self._topic_ids[place] = topic_id
+        key = (*partition, self._topic_ids.get(place, b""))
+        return self.partitions.setdefault(key, Replication()).step(name, fields)
 
     def taken(self) -> Counter[str]:
         """How often each action was taken, of both specifications."""

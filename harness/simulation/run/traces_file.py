@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid 2f20c95d2a15b5f2dd70de944ee79884
+    17 valid b361625167fbdac80bf43c9678850bd6
 """
 
 from __future__ import annotations
