@@ -2,7 +2,9 @@
 
 A question is sent in a version drawn from those that the broker announces and that can say it (`since`, `until`), since
 much of a broker's code belongs to one range of versions. A broker that does not respond in time, or closes the
-connection, breaks a promise as well: the cluster has no faults.
+connection, breaks a promise as well: the cluster has no faults. It may close a connection that is idle
+(`connections.max.idle.ms`), at the moment at which a question is sent on it, and has not read the question then. So a
+question that ends an old connection is sent once more, on a new one.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class ConformanceClient:
         self.wall_clock_ms = wall_clock_ms
         self.on_send = on_send
         self._connections: dict[Address, KafkaConnection] = {}
+        self._connecting = asyncio.Lock()
         self._announced: dict[Address, dict[int, tuple[int, int]]] = {}
 
     async def close(self) -> None:
@@ -85,18 +88,26 @@ class ConformanceClient:
         *,
         since: int = 0,
         until: int = NEWEST,
-        version: int | None = None,
     ) -> Response:
-        """Send a request in a drawn version, or in this `version`. Raises NotConforming if there is no response."""
+        """Send a request in a version from `since` to `until`. Raises NotConforming if there is no response."""
         try:
             announced = (await self._versions(address))[request.API_KEY]
             own = APIS[ApiKey(request.API_KEY)].versions
             low, high = max(announced[0], own[0], since), min(announced[1], own[1], until)
-            drawn = self.rng.randint(low, high) if version is None else version
-            connection = await self._connection(address)
-            return await connection.request(request, drawn, answer, ANSWER_SECONDS)
+            return await self._request(address, request, self.rng.randint(low, high), answer)
         except OSError as trouble:
             raise NotConforming(f"{place(address)} does not respond to {name_of(request)}: {trouble}") from trouble
+
+    async def _request(self, address: Address, request: Message, version: int, answer: type[Response]) -> Response:
+        known = self._connections.get(address)
+        connection = await self._connection(address)
+        try:
+            return await connection.request(request, version, answer, ANSWER_SECONDS)
+        except ConnectionError:
+            if connection is not known:
+                raise
+        connection = await self._connection(address)
+        return await connection.request(request, version, answer, ANSWER_SECONDS)
 
     async def tell(self, address: Address, request: Message, version: int) -> None:
         """Send a request that has no response."""
@@ -107,21 +118,21 @@ class ConformanceClient:
 
     async def _versions(self, address: Address) -> dict[int, tuple[int, int]]:
         if address not in self._announced:
-            connection = await self._connection(address)
             asked = ApiVersionsRequest(client_software_name="squall", client_software_version="0")
             low, high = APIS[ApiKey.API_VERSIONS].versions
             version = self.rng.randint(low, high)
-            response = await connection.request(asked, version, ApiVersionsResponse, ANSWER_SECONDS)
+            response = await self._request(address, asked, version, ApiVersionsResponse)
             expect(address, "ApiVersions", response.error_code, 0)
             self._announced[address] = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         return self._announced[address]
 
     async def _connection(self, address: Address) -> KafkaConnection:
-        connection = self._connections.get(address)
-        if connection is None or connection.gone is not None:
-            connection = await KafkaConnection.connect(self.connector, *address, CLIENT_ID)
-            self._connections[address] = connection
-        return connection
+        async with self._connecting:  # of many questions at once, one connects
+            connection = self._connections.get(address)
+            if connection is None or connection.gone is not None:
+                connection = await KafkaConnection.connect(self.connector, *address, CLIENT_ID)
+                self._connections[address] = connection
+            return connection
 
 
 def expect(address: Address, question: str, came: object, *expected: object) -> None:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
-from squall.harness.conformance.topic import Appended, CheckedPartition, CheckedTopic
+from squall.harness.conformance.topic import (
+    CONSUMER,
+    EPOCHS_SINCE,
+    LATEST,
+    Appended,
+    CheckedPartition,
+    CheckedTopic,
+)
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.delete_records import (
@@ -28,9 +35,8 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-LATEST, EARLIEST, LARGEST, NO_MEANING = -1, -2, -3, -99
-TIMES_SINCE, EPOCHS_SINCE, LARGEST_SINCE = 1, 4, 7
-CONSUMER = -1
+EARLIEST, LARGEST, NO_MEANING = -2, -3, -99
+LARGEST_SINCE = 7
 EPOCH_ERRORS_SINCE = 2
 NONE_SUCH = (-1, -1)
 TIMEOUT_MS = 5000
@@ -118,7 +124,7 @@ async def _list(
 
 
 async def epochs(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """The end of each leader epoch that has records, of the current one, and of one that is still to come."""
+    """Ask for the end of each leader epoch with records, of the current epoch, and of one that has not begun."""
     number = client.rng.randrange(len(topic.partitions))
     checked, address = topic.partitions[number], topic.leader_of(number)
     current = checked.leader_epoch

@@ -23,7 +23,6 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
 
 TIMEOUT_MS = 5000
 PREFERRED, NO_TYPE = 0, 7
-FACTOR_SINCE = 1
 
 
 async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -37,7 +36,10 @@ async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
     target = client.rng.sample(brokers, client.rng.randint(1, min(3, len(brokers))))
     asked = [(number, target)]
     expect_error(
-        address, f"to move {topic.name}-{number} to {target}", await _alter(client, address, topic, asked), *_OK
+        address,
+        f"to move {topic.name}-{number} to {target}",
+        await _alter(client, address, topic, asked),
+        ErrorCode.NONE,
     )
     await _ongoing(client, topic, number, target)
     checked.replicas = tuple(target)
@@ -54,9 +56,6 @@ async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
         address, "to cancel what is done", await _alter(client, address, topic, none),
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     )  # fmt: skip
-
-
-_OK = (ErrorCode.NONE,)
 
 
 async def _refused(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:

@@ -35,7 +35,7 @@ from squall.workloads.clients.common.payload import VALUE_BYTES, decode_value, e
 PRODUCE_TIMEOUT_MS, LONGEST_BATCH, STEP_MS = 5000, 5, 1000
 ALL, LEADER_ONLY, NOBODY = -1, 1, 0
 FETCH_BYTES, WAIT_MS = 1 << 20, 300
-NAMES_UNTIL, SESSIONS_SINCE, EPOCHS_SINCE, LOG_START_SINCE = 12, 7, 9, 5
+NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE = 12, 9, 5
 NO_SESSION, FULL = 0, -1
 LOWEST_VALUE = 1 << 61
 """The values of workloads are below it."""
@@ -191,7 +191,7 @@ async def limits(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 
 async def sessions(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """A fetch session brings what is new, and nothing of a topic-partition that it was told to forget."""
+    """A fetch session returns new records, and none of a topic-partition that the client has removed from it."""
     number = client.rng.randrange(len(topic.partitions))
     address = topic.leader_of(number)
     led = [one for one, checked in enumerate(topic.partitions) if topic.brokers[checked.leader] == address]

@@ -57,7 +57,7 @@ async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 
 async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """Topics that cannot be, each beside one that could be; nothing of it is made."""
+    """Ask for a topic that cannot be created, alone and beside a valid one, and check that it is not created."""
     address, count = client.any_broker(), len(client.brokers)
     name = f"{topic.name}-refused"
     broker = min(topic.brokers)

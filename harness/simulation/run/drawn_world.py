@@ -252,7 +252,8 @@ def _capacity(rng: Random) -> Settings:
     if rng.random() < SCARCE:
         drawn["queued.max.request.bytes"] = _log_uniform(rng, 20_000, 300_000)
     if rng.random() < SCARCE:
-        drawn["connections.max.idle.ms"] = _log_uniform(rng, 400, 5_000)
+        # Far above the time between two heartbeats: a forwarded request that meets the end of a connection is lost.
+        drawn["connections.max.idle.ms"] = _log_uniform(rng, 5_000, 20_000)
     if rng.random() < SCARCE:
         drawn["leader.imbalance.check.interval.seconds"] = rng.choice((1, 2, 5))
     return drawn

@@ -6,7 +6,7 @@ Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -49,9 +49,11 @@ READY_SECONDS = 60.0
 FOLLOWER_SINCE = 15
 
 
-def conformance(seed: int, parts: tuple[Part, ...] = PARTS, brokers: int = 3) -> tuple[str, ...]:
+def conformance(
+    seed: int, parts: tuple[Part, ...] = PARTS, brokers: int = 3, config: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """Check a cluster that was never disturbed; with the names of the parts, in their order."""
-    world = SimWorld(ClusterShape(brokers=brokers), seed, topics={}, trace=NullTrace())
+    world = SimWorld(ClusterShape(brokers=brokers, config=config or {}), seed, topics={}, trace=NullTrace())
     world.start()
 
     async def check() -> tuple[str, ...]:
@@ -192,6 +194,25 @@ def test_every_part_is_shown_a_wrong_response() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
     assert sorted(conformance(seed, brokers=brokers)) == sorted(part.__name__ for part in PARTS)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4, 6])
+def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed: int) -> None:
+    conformance(seed, config={"connections.max.idle.ms": "10"})
+
+
+def test_a_broker_that_closes_the_connection_instead_of_responding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    respond = ServerRequest.respond
+
+    def closes(request: ServerRequest, response: Message) -> None:
+        if isinstance(response, DescribeClusterResponse):
+            request.close_connection()
+        else:
+            respond(request, response)
+
+    monkeypatch.setattr(ServerRequest, "respond", closes)
+    with pytest.raises(NotConforming, match="does not respond to DescribeCluster"):
+        conformance(1, (descriptions.cluster,))
 
 
 def test_the_parts_are_drawn_and_equal_for_equal_seeds() -> None:

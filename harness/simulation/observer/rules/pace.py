@@ -1,12 +1,12 @@
-"""PACE: while nobody asks anything of a whole cluster, its nodes do what time demands of them, and no more.
+"""PACE: in a whole cluster without client requests, nodes send heartbeats at their interval and do little else.
 
 A retry without a pause, a timer that is always due, a fetch that does not wait: nothing of it breaks a promise, so that
 nothing else shows it, and in a large cluster it is an outage. Between the last request of a client and the end of the
 run, for at least `SHORTEST`:
 
 * the active controller gets the heartbeats of each broker at the broker's interval;
-* a node takes at most `TURNS` turns and gets at most `REQUESTS` requests a second. Among hundreds of healthy worlds the
-  most are 300 and 200: five brokers whose fetches wait for 20 ms.
+* a node takes at most `TURNS` turns and gets at most `REQUESTS` requests a second. Among the first thirty seeds of
+  `worlds` the most were 285 turns and below 200 requests: five brokers whose fetches wait for 28 ms.
 
 Source: `broker.heartbeat.interval.ms`, `replica.fetch.wait.max.ms`, requirement FD-01. Asserted at the end of a swarm.
 Legal: a heartbeat more or less than the time holds; a node that started meanwhile.

@@ -263,7 +263,7 @@ def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sends_heartbeats_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unfenced broker sends heartbeats as often as one that waits to be unfenced."""
+    """An unfenced broker sends heartbeats at the short interval of a fenced one."""
     monkeypatch.setattr(Lifecycle, "_pause", lambda self: min(IMPATIENT_INTERVAL, self._config.heartbeat_interval))
 
 
