@@ -24,12 +24,14 @@ LEAST_JUMP = 2_000_000
 TELL_TIMES = """
 import sys, time
 raw = lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-end = raw() + int(float(sys.argv[1]) * 1e9)
-while True:
-    print(raw(), time.time_ns(), time.monotonic_ns(), raw())
-    if raw() >= end:
-        break
+look = lambda: (raw(), time.time_ns(), time.monotonic_ns(), raw())
+reading = look()
+print(*reading)
+end = reading[-1] + int(float(sys.argv[1]) * 1e9)
+while reading[-1] < end:
     time.sleep(0.001)
+    reading = look()
+    print(*reading)
 """
 
 

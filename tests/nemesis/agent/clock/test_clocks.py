@@ -160,7 +160,8 @@ def test_a_strobe_jumps_to_and_fro_and_leaves_monotonic_time_alone(watch: Watch)
 def test_a_frozen_clock_stands_still_at_the_time_that_was_asked_for(watch: Watch) -> None:
     watch.agent.call("clock.set", id="f1", name="node", wall_s=2_000_000_000, rate=0, ttl=60)
     seen = watch.look(0.2)
-    assert seen["wall_ran_s"] == 0 and seen["watched_s"] >= 0.2
+    assert seen["wall_ran_s"] == 0
+    assert seen["watched_s"] > 0.15, "the first and the last reading may be among those that were interrupted"
     assert seen["wall_s"] == pytest.approx(2_000_000_000, abs=0.001)
     assert {watch.latest()[0] for _ in range(3)} == {watch.latest()[0]}
     watch.agent.call("heal")
