@@ -67,6 +67,11 @@ def check_lines(verdict: Verdict) -> list[Line]:
         ),
         (coverage.lost_unprotected, "record lost under acks 0 or 1", "records lost under acks 0 or 1"),
         (coverage.duplicate_not_idempotent, "duplicate without idempotence", "duplicates without idempotence"),
+        (
+            coverage.duplicate_after_removal,
+            "duplicate of a record that had been removed from the log",
+            "duplicates of records that had been removed from the log",
+        ),
         (coverage.stale_log_ends, "stale log end", "stale log ends"),
         (coverage.deleted_read, "deleted record delivered", "deleted records delivered"),
         (coverage.torn_lines, "torn last line", "torn last lines"),

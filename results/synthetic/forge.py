@@ -525,6 +525,15 @@ def _duplicate_not_idempotent(history: list[Forged], rng: random.Random) -> list
     return [replace(one, idempotent=False) for one in _at_the_end(history, send.value)]
 
 
+def _duplicate_after_removal(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A replica that begins after a record does not know its producer; as a later leader it accepts the retry."""
+    send = _acked(history, rng)
+    assert send.value is not None and send.offset is not None
+    again = _cut_below(_at_the_end(history, send.value), send.offset + 1)
+    last = max((one for one in again if one.f == "final_poll"), key=lambda one: one.invoked)
+    return _swap(again, last, replace(last, leader_epoch=(last.leader_epoch or 0) + 1))
+
+
 def _lost_acks_one(history: list[Forged], rng: random.Random) -> list[Forged]:
     """Under acks=1 an acknowledgement guarantees nothing."""
     send = _acked(history, rng)
@@ -649,6 +658,7 @@ def _deleted_elsewhere(history: list[Forged], rng: random.Random) -> list[Forged
 NEAR_MISSES: Final[dict[str, Injection]] = {
     "a send of unknown outcome nobody reads": _info_unseen,
     "a duplicate of a producer without idempotence": _duplicate_not_idempotent,
+    "a retry of a record that was removed before a later leader began": _duplicate_after_removal,
     "a record lost under acks=1": _lost_acks_one,
     "an offset without a record": _gap_nobody_saw,
     "going back in a new session": _went_back_in_new_session,

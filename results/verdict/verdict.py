@@ -77,6 +77,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     declared_lost: int = 0
     """Acknowledged sends whose records an observed unclean election was allowed to lose."""
     duplicate_not_idempotent: int = 0
+    duplicate_after_removal: int = 0
+    """Values of idempotent producers at two offsets, of which the lower one had been removed from the log's front."""
     stale_log_ends: int = 0
     deleted_read: int = 0
     """Deleted records that were delivered by nodes that do not promise otherwise."""
@@ -301,6 +303,7 @@ def _coverage(
         lost_unprotected=counts["lost_unprotected"],
         declared_lost=counts["declared_lost"],
         duplicate_not_idempotent=counts["duplicate_not_idempotent"],
+        duplicate_after_removal=counts["duplicate_after_removal"],
         stale_log_ends=counts["stale_log_ends"],
         deleted_read=counts["deleted_read"],
         torn_lines=torn,

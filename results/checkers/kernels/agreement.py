@@ -9,6 +9,7 @@ import numpy as np
 from squall.results.checkers.kernels.findings import WITNESSES, Finding, Findings
 from squall.results.checkers.kernels.observed import Observed, Pairs, writers
 from squall.results.checkers.kernels.operations import FAIL, NONE, Ints, Operations
+from squall.results.checkers.kernels.removed_records import explained_by_removal
 
 UNREADABLE_VALUE: Final = -1
 
@@ -83,7 +84,10 @@ def check_provenance(operations: Operations, observed: Observed, findings: Findi
 
 
 def check_duplicates(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """Check that no value lies at two offsets. Without idempotence this is not guaranteed, and only counted."""
+    """Check that no value lies at two offsets.
+
+    Not guaranteed, and only counted: without idempotence, and where the log has lost its front (`removed_records.py`).
+    """
     pairs, acked = _perhaps_twice(operations, observed)
     offset = np.concatenate((pairs.offset, operations.offset[acked]))
     value = np.concatenate((pairs.value, operations.value[acked]))
@@ -96,14 +100,16 @@ def check_duplicates(operations: Operations, observed: Observed, findings: Findi
     if len(twice) == 0:
         return
     writer = writers(operations, value[twice])
-    promised = (writer >= 0) & operations.idempotent[writer]
+    idempotent = (writer >= 0) & operations.idempotent[writer]
+    promised = idempotent & ~explained_by_removal(operations, offset[twice], offset[twice + 1])
     found = []
     for place, who in zip(twice[promised][:WITNESSES], writer[promised], strict=False):
         shown = (("reader", int(proof[place])), ("other_reader", int(proof[place + 1])))
         roles = (("writer", int(who)), *(one for one in shown if one[1] != who))
         found.append(Finding("duplicate", int(offset[place]), roles, (int(value[place]),), int(offset[place + 1])))
     findings.add("duplicate", int(promised.sum()), found)
-    findings.noted["duplicate_not_idempotent"] = int((~promised).sum())
+    findings.noted["duplicate_not_idempotent"] = int((~idempotent).sum())
+    findings.noted["duplicate_after_removal"] = int((idempotent & ~promised).sum())
 
 
 def _perhaps_twice(operations: Operations, observed: Observed) -> tuple[Pairs, Ints]:

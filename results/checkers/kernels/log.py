@@ -29,7 +29,8 @@ under acks 0 or 1 guarantee nothing: such records count as `lost_unprotected`. O
 also where a session passes over them, which continues at the current log start; but what was read there must be what
 was acknowledged there. A log that starts beyond the marker of a complete final read is taken to start at the marker.
 Where neither settings nor clients could remove records from the front of a log (`Operations.keeps_front`), it starts at
-0, whatever its nodes state: one that has lost its records and begins at its end has lost them.
+0, whatever its nodes state: one that has lost its records and begins at its end has lost them. A value whose lower
+offset had been removed may lie at a second one, by a leader that no longer knew its producer (`removed_records.py`).
 
 Without idempotence a value may lie at several offsets, at none of which it was before its send began. An acknowledged
 value lies at the stated offset; if none was stated, at one of its offsets by then, which is certain only for the lowest

@@ -744,6 +744,45 @@ def test_below_the_start_of_the_log_one_defect_has_one_name(check: Check) -> Non
     assert names(check(disagreeing)) == {"inconsistent_offset": 1}
 
 
+def retried_after_removal(*between: Forged, log_start: int = 1, later_epoch: int = 2) -> list[Forged]:
+    """A is read at 0; its record is removed, and its retry is acknowledged at 2 by another leader."""
+    return [
+        send(A, 10, 50, 2),
+        send(B, 11, 21, 1),
+        poll(12, 13, (0, A), epoch=1),
+        *between,
+        *final((1, B), (2, A), marker=3, log_start=log_start, epoch=later_epoch),
+    ]
+
+
+def test_a_leader_whose_log_begins_after_a_record_may_accept_its_retry(check: Check) -> None:
+    """Seed 918574 of worlds: a replica that a reassignment added began at the log start, and was elected."""
+    result = check(retried_after_removal())
+    assert names(result) == {}
+    assert result.noted["duplicate_after_removal"] == 1 and result.noted["duplicate_not_idempotent"] == 0
+
+
+def test_a_retry_of_a_record_that_no_log_start_excludes_is_a_duplicate(check: Check) -> None:
+    assert names(check(retried_after_removal(log_start=0))) == {"duplicate": 1, "lost_write": 1}
+
+
+def test_a_duplicate_in_a_log_that_keeps_its_front_has_no_excuse(check: Check) -> None:
+    assert names(check(retried_after_removal(), keeps_front=True)) == {"duplicate": 1, "lost_write": 1}
+
+
+def test_a_leader_does_not_forget_a_producer_within_its_own_epoch(check: Check) -> None:
+    assert names(check(retried_after_removal(later_epoch=1))) == {"duplicate": 1}
+
+
+def test_a_log_that_shows_the_first_record_and_the_retry_did_not_begin_after_the_first(check: Check) -> None:
+    both = poll(60, 61, (0, A), (1, B), (2, A), client=52, epoch=2)
+    assert names(check(retried_after_removal(both))) == {"duplicate": 1}
+    committed = poll(60, 61, (0, A), high_watermark=3, client=52, epoch=1)
+    assert names(check(retried_after_removal(committed))) == {"duplicate": 1}
+    behind = poll(60, 61, (0, A), high_watermark=2, client=52, epoch=1)
+    assert names(check(retried_after_removal(behind))) == {}
+
+
 def test_a_log_starts_at_latest_at_the_marker_of_a_complete_final_read(check: Check) -> None:
     """Whatever anybody states: from there on nothing may be gone."""
     late = [send(A, 10, 20, 3), send(MARK, 1000, 1010, 2, f="marker", client=90)]
