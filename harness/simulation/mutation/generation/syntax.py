@@ -1,8 +1,10 @@
 """Walk a module's syntax tree and yield the places that operators may change.
 
-Places that no promise depends on are left out: docstrings, annotations, assertions, texts of errors, traces, notices,
-descriptions, metrics, whatever mentions the documented mutants (`nodes.mutants`), whose branches are off, and what
-`nodes.buggify` lets happen, which is as legal as what happens else.
+Places that no promise depends on are left out: docstrings, annotations, texts of errors, traces, notices, descriptions,
+metrics, whatever mentions the documented mutants (`nodes.mutants`), whose branches are off, and what `nodes.buggify`
+lets happen, which is as legal as what happens else. Assertions are left out, whether `assert`, a call of a function
+named in `ASSERTING_FUNCTIONS`, or a branch that raises `InvariantViolation`: they say what is impossible in healthy
+nodes, so that no run of such nodes differs without them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ REPORTING_WORDS = (
     "stopwatch",
 )
 """A statement or condition that contains one of these names reports, or asks for a documented mutant."""
+ASSERTING_FUNCTIONS = ("_require",)
+ASSERTING_ERRORS = ("InvariantViolation",)
 
 
 @dataclass(frozen=True)
@@ -84,9 +88,22 @@ def _asks_for_mutant(node: ast.AST) -> bool:
 
 
 def _asks_buggify(node: ast.AST) -> bool:
-    """Whether an expression asks whether something rare happens, and nothing else."""
+    """Whether an expression has one value unless something rare happens: it asks for that, and perhaps for more."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return any(_asks_buggify(one) and not isinstance(one, ast.UnaryOp) for one in node.values)
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(node, ast.Call) and identifier(node.func) == "happens"
+
+
+def _is_assertion(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        (only, *more) = node.body
+        return not more and not node.orelse and isinstance(only, ast.Raise) and _asserts(only.exc, ASSERTING_ERRORS)
+    return isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and _asserts(node.value, ASSERTING_FUNCTIONS))
+
+
+def _asserts(node: ast.AST | None, names: tuple[str, ...]) -> bool:
+    return isinstance(node, ast.Call) and identifier(node.func) in names
 
 
 def _is_for_mutant(node: ast.AST, flags: dict[str, bool]) -> bool:
@@ -141,9 +158,9 @@ def _children(node: ast.AST, flags: dict[str, bool]) -> Iterator[ast.AST]:
 
 def _is_left_out(node: ast.AST, flags: dict[str, bool]) -> bool:
     names = (*REPORTING_WORDS, *flags)
-    if _asks_buggify(node):
+    if _asks_buggify(node) or _is_assertion(node):
         return True
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.Assert | ast.JoinedStr | ast.Lambda | ast.Global):
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Lambda | ast.Global):
         return True
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return isinstance(node, ast.FunctionDef) and node.name in REPORTING_FUNCTIONS

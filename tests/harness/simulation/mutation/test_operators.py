@@ -77,6 +77,8 @@ def test_an_offset_that_is_passed_returned_or_assigned_is_off_by_one() -> None:
     [
         '"""A docstring."""',
         "assert start < end",
+        "self._require(start < end, 'no start beyond the end')",
+        "if start > end + 1:\n    raise InvariantViolation(start)",
         "self._trace.event('append', end=end + 1)",
         "if self._mutants.has('x') and start < end:\n    pass",
         "self.notices.append(f'{start + 1}')",
@@ -94,11 +96,19 @@ def test_only_the_usual_course_at_a_place_of_buggify_is_changed() -> None:
         "if self._buggify.happens('a'):\n    one(7)\nelse:\n    two(8)\n"
         "if not self._buggify.happens('b'):\n    three(9)\n"
         "wait = 10 if self._buggify.happens('c') else 11\n"
-        "return call(start < end and self._buggify.happens('d'))"
+        "if start < end and self._buggify.happens('d'):\n    five(12)\n"
+        "return call(end > 7 and not self._buggify.happens('e'))"
     )
-    assert made(snippet, "constant") == [("8", "9"), ("9", "4"), ("11", "5")]
-    assert made(snippet, "boundary") == [("<", "<=")]
+    assert made(snippet, "constant") == [("8", "9"), ("9", "4"), ("11", "5"), ("7", "8")]
+    assert made(snippet, "boundary") == [(">", ">=")]
     assert made(snippet, "negated-condition") == []
+
+
+def test_of_a_choice_with_what_buggify_lets_happen_only_the_rest_is_changed() -> None:
+    snippet = "if start < end or (start > 3 and self._buggify.happens('a')):\n    one(7)\n"
+    assert made(snippet, "boundary") == [("<", "<=")]
+    assert made(snippet, "condition-dropped") == [("start < end", "False")]
+    assert made(snippet, "constant") == [("7", "8")]
 
 
 def test_only_the_healthy_side_of_a_branch_for_a_documented_mutant_is_changed() -> None:
