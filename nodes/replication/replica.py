@@ -289,6 +289,11 @@ class TopicPartitionReplica(ServingReplica):
         if remote is not None and remote.end_offset == offset:
             remote.stayed(at)
 
+    def follower_epochs(self) -> list[tuple[int, int]]:
+        """(broker, broker epoch) of the followers that have fetched in this leader epoch, as their last fetches say."""
+        remotes = self._remotes.items() if self.is_leader else ()
+        return [(broker, one.broker_epoch) for broker, one in remotes if one.broker_epoch is not None]
+
     def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
         """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
         return [

@@ -21,6 +21,7 @@ from squall.harness.simulation.observer.rules.follower_append import FollowerApp
 from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
@@ -68,6 +69,7 @@ RULES: tuple[type[Rule], ...] = (
     BegunEpochs,
     CountedMembers,
     LaggingMembers,
+    FetchingIncarnations,
     EligibleReplicas,
     RestartedBrokers,
     TruncatedEpochs,

@@ -131,6 +131,11 @@ class HandMadeReplica:
     topic: str = TOPIC
     topic_id: bytes = TOPIC_ID
     partition: int = 0
+    fetched_by: dict[int, int] = field(default_factory=dict)
+    """The followers that have fetched, with the broker epochs that they named."""
+
+    def follower_epochs(self) -> list[tuple[int, int]]:
+        return list(self.fetched_by.items())
 
     @property
     def isr(self) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ from squall.harness.simulation.observer.rules.follower_append import FollowerApp
 from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
+from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
@@ -57,6 +58,7 @@ from squall.harness.simulation.observer.rules.zookeeper.control_plane import Con
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
@@ -255,6 +257,11 @@ def begins_an_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
         return applied
 
     monkeypatch.setattr(TopicPartitionReplica, "apply", applies)
+
+
+def fetches_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's fetches name no broker epoch, as those of brokers before KIP-903."""
+    monkeypatch.setattr(Replicas, "_own_epoch", lambda self: -1)
 
 
 def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,6 +587,13 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_lagging_members::test_a_member_may_lack_records_for_one_and_a_half_times_as_long",
         seed=6,
+    ),
+    Proof(
+        FetchingIncarnations,
+        "IS-08",
+        fetches_without_broker_epoch,
+        "worlds",
+        "test_fetching_incarnations::test_a_follower_may_fetch_by_its_earlier_registration",
     ),
     Proof(
         EligibleReplicas,
