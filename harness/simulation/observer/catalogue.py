@@ -40,6 +40,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
@@ -80,6 +81,7 @@ RULES: tuple[type[Rule], ...] = (
     ListedEnd,
     DeletedRecords,
     FinalLogs,
+    IndexedLogs,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

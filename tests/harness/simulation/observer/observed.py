@@ -108,6 +108,16 @@ class HandMadeLog:
         pairs = zip(self.batches, self.headers(), strict=True)
         return b"".join(one for one, header in pairs if header.last_offset >= offset and header.last_offset < upper)
 
+    def read(self, offset: int, max_bytes: int, *, upper: int, at_least_one: bool) -> memoryview:
+        return memoryview(self.within(offset, upper))
+
+    def max_timestamp(self) -> int:
+        return max((header.max_timestamp for header in self.headers()), default=-1)
+
+    def offset_for_timestamp(self, timestamp_ms: int, upper: int) -> tuple[int, int] | None:
+        found = (one for one in self.headers() if one.max_timestamp >= timestamp_ms)
+        return next(((one.max_timestamp, one.base_offset) for one in found), None)
+
     def cut(self, offset: int) -> None:
         pairs = zip(self.batches, self.headers(), strict=True)
         self.batches = [one for one, header in pairs if header.last_offset < offset]

@@ -53,6 +53,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_progress import Quor
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
@@ -84,6 +85,8 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
+from squall.nodes.storage.segment import Segment
+from squall.nodes.storage.time_index import NO_TIMESTAMP
 
 Defect = Callable[[pytest.MonkeyPatch], None]
 
@@ -262,6 +265,16 @@ def begins_an_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def fetches_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker's fetches name no broker epoch, as those of brokers before KIP-903."""
     monkeypatch.setattr(Replicas, "_own_epoch", lambda self: -1)
+
+
+def keeps_times_of_truncated_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest time of a segment is what its time index says, without the batches after the last entry."""
+
+    def measures(self: Segment) -> None:
+        largest, offset = self._times.last or (NO_TIMESTAMP, self.base_offset)
+        self._max_timestamp, self._offset_of_max = largest, offset
+
+    monkeypatch.setattr(Segment, "_measure_times", measures)
 
 
 def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -669,6 +682,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_invariants::test_a_replica_that_is_not_in_sync_may_lack_what_is_committed_after_healing",
         seed=8,
+    ),
+    Proof(
+        IndexedLogs,
+        "INDEX",
+        keeps_times_of_truncated_records,
+        "worlds",
+        "test_indexed_logs::test_a_log_that_begins_within_a_batch_has_the_times_from_there_on",
+        seed=7,
     ),
     Proof(
         RecoveredCluster,

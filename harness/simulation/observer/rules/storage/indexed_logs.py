@@ -1,0 +1,102 @@
+"""INDEX: what a log finds by offset and by time is what a scan of its batches finds.
+
+A log is read in sequence nearly always: by followers, by consumers, by the other rules. Its indexes serve the rest: a
+consumer that begins in the middle, or at a time, and retention by time. A wrong entry, a position that is stale after
+truncation, or a segment that was opened without its times shows only there. Asserted at the end, on every replica of a
+running broker, for up to `PLACES` of its batches and the log's whole extent:
+
+* a read at a batch's last offset begins with that batch;
+* a search for a batch's time, and for the moment after it, ends in the first batch that is not older, or nowhere;
+* the largest time is the largest of all batches.
+
+Source: KIP-33, KIP-79, KIP-734. Legal: a log that begins within a batch, whose times are those of the records from
+there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.records import iterate_batches, parse_records
+from squall.nodes.storage.log import Log
+
+PLACES = 48
+BLOCK = 1 << 20
+
+
+class _Found(NamedTuple):
+    """One batch of a scan."""
+
+    base: int
+    last: int
+    time: int
+
+
+class IndexedLogs(Rule):
+    """See the module."""
+
+    def at_end(self) -> None:
+        for process in self.cluster.processes.values():
+            if process.node is None or process.node.broker is None:
+                continue
+            for hosted in process.node.broker.replicas.all():
+                wrong = next(mistakes(hosted.replica.log), None)
+                if wrong is not None:
+                    name = f"{hosted.replica.topic}-{hosted.replica.partition}"
+                    raise InvariantBroken("INDEX", f"{name}: at {process.name} {wrong}")
+
+
+def mistakes(log: Log) -> Iterator[str]:
+    """Yield what the log finds otherwise than a scan does."""
+    batches = _scanned(log)
+    reached = batches[-1].last + 1 if batches else log.start_offset
+    if reached != log.end_offset:
+        yield f"a scan ends at offset {reached}, and the log at {log.end_offset}"
+        return
+    if not batches:
+        return
+    largest = max(one.time for one in batches)
+    if log.max_timestamp() != largest:
+        yield f"the largest time is said to be {log.max_timestamp()}, and a batch has {largest}"
+    for one in batches[:: max(1, len(batches) // PLACES)]:
+        yield from _misread(log, one)
+        for time in (one.time, one.time + 1):
+            yield from _misplaced(log, batches, time)
+
+
+def _misread(log: Log, batch: _Found) -> Iterator[str]:
+    content = log.read(batch.last, 1, upper=log.end_offset, at_least_one=True)
+    base = next((header.base_offset for header, _ in iterate_batches(content)), None)
+    if base != batch.base:
+        yield f"a read at {batch.last} begins with offset {base}, and the batch there with {batch.base}"
+
+
+def _misplaced(log: Log, batches: Sequence[_Found], time: int) -> Iterator[str]:
+    expected = next((one for one in batches if one.time >= time), None)
+    found = log.offset_for_timestamp(time, log.end_offset)
+    if expected is None and found is None:
+        return
+    if expected is None or found is None or not (expected.base <= found[1] <= expected.last and found[0] >= time):
+        yield f"the first record not older than {time} is said to be {found}, and is in {expected}"
+
+
+def _scanned(log: Log) -> list[_Found]:
+    """The batches of a log from its start on. One that the start cuts has the time of what is left of it."""
+    found: list[_Found] = []
+    offset, end = log.start_offset, log.end_offset
+    while offset < end:
+        before = offset
+        for header, content in iterate_batches(log.read(offset, BLOCK, upper=end, at_least_one=True)):
+            if header.last_offset < offset:
+                return found
+            time = header.max_timestamp
+            if header.base_offset < offset:
+                time = max(one.timestamp for one in parse_records(content) if one.offset >= offset)
+            found.append(_Found(header.base_offset, header.last_offset, time))
+            offset = header.last_offset + 1
+        if offset == before:
+            return found
+    return found
