@@ -8,13 +8,14 @@ from __future__ import annotations
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
+from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
-from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -58,6 +59,7 @@ RULES: tuple[type[Rule], ...] = (
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,
+    SilentBrokers,
     ZooKeeperControllers,
     ControlPlane,
     StoppedReplicas,

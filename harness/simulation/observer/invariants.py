@@ -74,6 +74,7 @@ class Observer:
         self._listeners = rules.listeners
         self._on_death = rules.having("died")
         self._on_power_loss = rules.having("power_lost")
+        self._on_turn = rules.having("turned")
         self._on_messages = rules.having("messages_seen")
         self._on_metadata = rules.having("metadata_touched")
         self._on_images = rules.having("images_examined")
@@ -173,6 +174,8 @@ class Observer:
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
         try:
+            for hook in self._on_turn:
+                hook(process, node)
             if quorum_touched or turns % SWEEP == 0:
                 self._look_at_control(process, node, traced)
             if node.broker is not None:

@@ -78,8 +78,11 @@ class Rule:
     def power_lost(self, name: str) -> None:
         """A host's disk has lost what was not durable, and its node is dead."""
 
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        """A node took a turn, whatever it touched. Before all other hooks of the turn."""
+
     def messages_seen(self, process: SimProcess, node: Node) -> None:
-        """A turn touched the metadata quorum or an image. First of its hooks."""
+        """A turn touched the metadata quorum or an image. First of the hooks for that."""
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         """A replica of the metadata log changed; its new records are not examined yet."""

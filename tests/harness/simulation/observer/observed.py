@@ -264,6 +264,7 @@ class HandMadeProcess:
                 node_id=self.node_id,
                 replica_lag_time_max_ms=1_000,
                 log_retention_bytes=-1,
+                broker_session_timeout_ms=2_000,
                 log_segment_bytes=1 << 30,
                 log_retention_check_interval_ms=1_000,
             ),

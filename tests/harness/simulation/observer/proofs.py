@@ -21,13 +21,14 @@ import pytest
 from squall.harness.simulation.observer.rules.applied_metadata import AppliedMetadata
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
+from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
-from squall.harness.simulation.observer.rules.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -65,6 +66,7 @@ from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -275,6 +277,11 @@ def keeps_times_of_truncated_records(monkeypatch: pytest.MonkeyPatch) -> None:
         self._max_timestamp, self._offset_of_max = largest, offset
 
     monkeypatch.setattr(Segment, "_measure_times", measures)
+
+
+def fences_nobody_after_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that becomes active expects heartbeats of nobody but those that it hears."""
+    monkeypatch.setattr(Sessions, "restart", lambda self, now, brokers: self._heard.clear())
 
 
 def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,6 +519,14 @@ PROOFS: tuple[Proof, ...] = (
         "shutdown-granted-early",
         "starved-shutdown",
         "test_invariants::test_a_stopping_broker_is_free_once_all_active_brokers_know_leaders",
+    ),
+    Proof(
+        SilentBrokers,
+        "FD-01",
+        fences_nobody_after_its_election,
+        "worlds",
+        "test_silent_brokers::test_a_new_controller_waits_for_as_long",
+        seed=6,
     ),
     Proof(
         ZooKeeperControllers,

@@ -1,0 +1,1 @@
+"""Rules about which brokers are alive, and which may stop."""

@@ -1,0 +1,82 @@
+"""FD-01: the active controller fences a broker that has been silent for long.
+
+A dead broker that nobody fences leads on in the metadata: its topic-partitions have no leader, and whoever asks is sent
+to it. Asserted after turns of an active controller: none of its unfenced brokers has been silent for more than the
+session timeout and half a second. A broker is silent while none of its heartbeats arrives at this controller; silence
+begins anew when a controller becomes active. Legal: up to that time, because a heartbeat that has arrived may wait for
+its turn behind other requests; a controller that was paused, which fences in its first turn after.
+
+Source: requirements FD-01, FD-04. The heartbeats are read off the frames that arrive, whatever the controller makes of
+them.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
+
+GRACE: Final = MICROSECONDS // 2
+LOOK_EVERY: Final = MICROSECONDS // 4
+HEARTBEAT: Final = struct.pack(">h", ApiKey.BROKER_HEARTBEAT)
+CLIENT_ID_AT: Final = 8
+"""In a request: where the length of the client id is, after API key, version and correlation id."""
+
+
+@dataclass(slots=True)
+class _Leadership:
+    """What one active controller has heard, since when, and when it is looked at next. Times in microseconds."""
+
+    identity: tuple[int, int]
+    """The process's incarnation and the quorum's epoch."""
+    since: int
+    look_at: int = 0
+    heard: dict[int, int] = field(default_factory=dict)
+
+
+class SilentBrokers(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._leaderships: dict[str, _Leadership] = {}
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        with_quorum = node_of_quorum(node)
+        if with_quorum is None or with_quorum.controller is None or (image := with_quorum.controller.image) is None:
+            return
+        now, identity = process.now, (process.incarnation, with_quorum.raft.epoch)
+        kept = self._leaderships.get(process.name)
+        if kept is None or kept.identity != identity:
+            kept = self._leaderships[process.name] = _Leadership(identity, now)
+        for method, arguments in process.last_inputs:
+            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] == HEARTBEAT:
+                kept.heard[_sender(arguments[1])] = now
+        if now < kept.look_at:
+            return
+        kept.look_at = now + LOOK_EVERY
+        most = with_quorum.config.broker_session_timeout_ms * 1_000 + GRACE
+        for broker in image.brokers.values():
+            silent = now - kept.heard.get(broker.id, kept.since)
+            if silent > most and not broker.fenced:
+                raise InvariantBroken(
+                    "FD-01",
+                    f"controller {process.name} has heard nothing of broker {broker.id} for "
+                    f"{silent / MICROSECONDS:.3f} s, and has not fenced it; the session timeout is "
+                    f"{with_quorum.config.broker_session_timeout_ms} ms",
+                )
+
+
+def _sender(frame: bytes | bytearray) -> int:
+    """The broker that sent a heartbeat: the first field after the header, which ends with an empty list of tags."""
+    (length,) = struct.unpack_from(">h", frame, CLIENT_ID_AT)
+    (broker,) = struct.unpack_from(">i", frame, CLIENT_ID_AT + 2 + max(length, 0) + 1)
+    return int(broker)

@@ -1,0 +1,78 @@
+"""FD-01 as the observer asserts it: b1 is the active controller; the session timeout is two seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.metadata.records import BrokerRegistrationChangeRecord
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.requests.session import ClientSession
+from tests.harness.simulation.observer.observed import Cluster
+
+SECOND = 1_000_000
+
+
+def received(now: int, connection: int, frame: bytes) -> None:
+    """The input of a node that this test gives; the observer knows it by its name."""
+
+
+def led_by_b1() -> Cluster:
+    cluster = Cluster()
+    process = cluster.processes["b1"]
+    process.is_active = process.raft.is_leader = True
+    return cluster
+
+
+def turn(cluster: Cluster, seconds: float, *heard: int, connection: int = 7) -> None:
+    """B1 takes a turn in which heartbeats of these brokers arrive."""
+    process = cluster.processes["b1"]
+    process.now = round(seconds * SECOND)
+    process.last_inputs = [(received, (connection, heartbeat(broker))) for broker in heard]
+    cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def heartbeat(broker: int) -> bytes:
+    return b"".join(ClientSession("broker-2").send_only(BrokerHeartbeatRequest(broker, 5), 1))
+
+
+def test_a_broker_that_is_silent_for_longer_than_its_session_must_be_fenced() -> None:
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    turn(cluster, 3.3, 1, 2)
+    with pytest.raises(InvariantBroken, match=r"^FD-01: controller b1 has heard nothing of broker 3 for 2\.600 s"):
+        turn(cluster, 3.6)
+
+
+def test_a_response_of_another_node_is_no_heartbeat() -> None:
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    turn(cluster, 3.0, 3, connection=-7)
+    turn(cluster, 3.2, 1, 2)
+    with pytest.raises(InvariantBroken, match=r"^FD-01: .* of broker 3 "):
+        turn(cluster, 3.6)
+
+
+def test_brokers_that_send_heartbeats_stay() -> None:
+    cluster = led_by_b1()
+    for second in range(9):
+        turn(cluster, second, 1, 2, 3)
+
+
+def test_a_broker_that_is_fenced_may_be_silent() -> None:
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=1))
+    turn(cluster, 3.0, 1, 2)
+    turn(cluster, 4.0)
+
+
+def test_a_new_controller_waits_for_as_long() -> None:
+    """What the controller before it heard is not known to it."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    cluster.processes["b1"].raft.epoch = 2
+    turn(cluster, 3.6)
+    turn(cluster, 6.0)
+    with pytest.raises(InvariantBroken, match=r"^FD-01: .* for 2\.800 s"):
+        turn(cluster, 6.4)
