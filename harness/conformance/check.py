@@ -21,6 +21,7 @@ PARTS: tuple[Part, ...] = (
     descriptions.pipelined,
     quorum.strangers,
     topics.refused_creations,
+    topics.legal_names,
     topics.more_partitions,
     settings.described,
     settings.altered,

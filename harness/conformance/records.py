@@ -96,6 +96,7 @@ async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> Non
     for name, request, error in (
         ("a damaged batch", _produce(topic, number, damaged), ErrorCode.CORRUPT_MESSAGE),
         ("a batch that is too large", _produce(topic, number, larger), ErrorCode.MESSAGE_TOO_LARGE),
+        ("no batch", _produce(topic, number, b""), ErrorCode.INVALID_RECORD),
         ("acks=5", _produce(topic, number, batch, 5), ErrorCode.INVALID_REQUIRED_ACKS),
         (
             "an unknown topic-partition",
@@ -261,7 +262,7 @@ def _of_producer(records: list[Record], producer: Producer, sequence: int) -> by
     return build_batch(records, producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=sequence)
 
 
-def _produce(topic: CheckedTopic, number: int, batch: bytearray, acks: int = ALL) -> ProduceRequest:
+def _produce(topic: CheckedTopic, number: int, batch: bytes | bytearray, acks: int = ALL) -> ProduceRequest:
     data = TopicProduceData(topic.name, [PartitionProduceData(number, bytes(batch))])
     return ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+
 from squall.harness.conformance.client import (
     NOBODY,
     UNKNOWN_ID,
@@ -34,6 +36,7 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 SECONDS_MS = 5000
 BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE, METADATA_BY_ID_SINCE = 6, 5, 7, 12
 TOPIC_SOURCE = 1
+LONGEST_NAME = 249
 
 
 async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -64,7 +67,9 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
     placed = [CreatableReplicaAssignment(0, [broker])]
     cases = {
         ErrorCode.TOPIC_ALREADY_EXISTS: [CreatableTopic(topic.name, 1, 1)],
-        ErrorCode.INVALID_TOPIC_EXCEPTION: [CreatableTopic(one, 1, 1) for one in ("", "..", "a/b", "x" * 250)],
+        ErrorCode.INVALID_TOPIC_EXCEPTION: [
+            CreatableTopic(one, 1, 1) for one in ("", "..", "a/b", "x" * (LONGEST_NAME + 1))
+        ],
         ErrorCode.INVALID_PARTITIONS: [CreatableTopic(name, 0, 1), CreatableTopic(name, -2, 1)],
         ErrorCode.INVALID_REPLICATION_FACTOR: [CreatableTopic(name, 1, count + 1), CreatableTopic(name, 1, 0)],
         ErrorCode.INVALID_CONFIG: [
@@ -96,6 +101,16 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
     for address in client.brokers:
         shown = await shown_topic(client, address, name)
         expect_error(address, f"{name}, refused", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def legal_names(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """A name may have 1 to 249 letters, digits, dots, dashes and underscores, in any order. Nothing is created."""
+    address = client.any_broker()
+    letters = string.ascii_letters + string.digits + "-"
+    longest = "".join(client.rng.choices(letters, k=LONGEST_NAME))
+    for name in (longest, "-", "...", f"{topic.name}.x_y", client.rng.choice(letters)):
+        (result,) = await _create(client, address, [CreatableTopic(name, 1, 1)], validate_only=True)
+        expect_error(address, f"to validate {name}", result.error_code, ErrorCode.NONE)
 
 
 async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -125,6 +125,7 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (quorum.strangers, BeginQuorumEpochResponse, put(ITSELF, error_code=0)),
     (quorum.strangers, RemoveRaftVoterResponse, put(ITSELF, error_code=0)),
     (topics.refused_creations, CreateTopicsResponse, put(each("topics"), **NO_ERROR)),
+    (topics.legal_names, CreateTopicsResponse, put(each("topics"), error_code=17)),
     (topics.more_partitions, CreatePartitionsResponse, put(each("results"), **NO_ERROR)),
     (settings.described, DescribeConfigsResponse, put(each("results", "configs"), config_source=5)),
     (settings.altered, IncrementalAlterConfigsResponse, put(each("responses"), **NO_ERROR)),

@@ -5,6 +5,8 @@ nothing else shows it, and in a large cluster it is an outage. Between the last 
 run, for at least `SHORTEST`:
 
 * the active controller gets the heartbeats of each broker at the broker's interval;
+* nothing changes, so nodes do not ask one another for changes: together they get at most one of `CHANGES` per node,
+  which may have been under way;
 * a node takes at most `TURNS` turns and gets at most `REQUESTS` requests a second. Among the first thirty seeds of
   `worlds` the most were 285 turns and below 200 requests: five brokers whose fetches wait for 28 ms.
 
@@ -14,6 +16,7 @@ Legal: a heartbeat more or less than the time holds; a node that started meanwhi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from squall.harness.simulation.observer.rules.rule import Rule
@@ -31,6 +34,16 @@ SHORTEST = 2 * MICROSECONDS
 TURNS, REQUESTS = 1500, 1000
 TOLERANCE, LOOSE_HEARTBEATS = 0.3, 2
 """A share of the heartbeats that are due, and as many of each broker more or less."""
+CHANGES = (
+    ApiKey.VOTE,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.UPDATE_RAFT_VOTER,
+)
+"""What a node asks another for when an election, the ISR, a broker or a voter is not yet as it should be."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class _Counts:
     turns: int
     requests: int
     heartbeats: int
+    changes: int
 
 
 class PacedCluster(Rule):
@@ -67,6 +81,7 @@ class PacedCluster(Rule):
             self._check_rate(process.name, "gets", "requests", (counts.requests - before.requests) / seconds, REQUESTS)
         if len(processes) == len(self.cluster.processes):
             self._check_heartbeats(processes, seconds)
+            self._check_changes(processes, seconds)
 
     def _is_same(self, process: SimProcess) -> bool:
         return process.node is not None and self._before[process.name].incarnation == process.incarnation
@@ -76,7 +91,8 @@ class PacedCluster(Rule):
         served = {} if node is None else _served(node)
         turns = self.cluster.turns.get(process.name, 0)
         heartbeats = served.get(int(ApiKey.BROKER_HEARTBEAT), 0)
-        return _Counts(process.incarnation, turns, sum(served.values()), heartbeats)
+        changes = sum(served.get(int(api), 0) for api in CHANGES)
+        return _Counts(process.incarnation, turns, sum(served.values()), heartbeats, changes)
 
     def _check_rate(self, name: str, does: str, what: str, rate: float, most: int) -> None:
         if rate > most:
@@ -95,6 +111,19 @@ class PacedCluster(Rule):
                 "PACE",
                 f"{len(intervals)} brokers sent {came} heartbeats in {seconds:.1f} s, {due:.0f} are due, in a whole "
                 f"cluster without clients",
+            )
+
+    def _check_changes(self, processes: list[SimProcess], seconds: float) -> None:
+        came = sum(self._counts(one).changes - self._before[one.name].changes for one in processes)
+        if came > len(processes):
+            served = Counter[int]()
+            for process in processes:
+                served.update(_served(process.node) if process.node is not None else {})
+            names = [f"{api.name} {served[int(api)]}" for api in CHANGES if served[int(api)]]
+            raise InvariantBroken(
+                "PACE",
+                f"{len(processes)} nodes ask one another for {came} changes in {seconds:.1f} s, in a whole cluster "
+                f"without clients; since they started they have been asked for {', '.join(names)}",
             )
 
 

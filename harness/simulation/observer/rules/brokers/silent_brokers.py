@@ -2,12 +2,13 @@
 
 A dead broker that nobody fences leads on in the metadata: its topic-partitions have no leader, and whoever asks is sent
 to it. Asserted after turns of an active controller: none of its unfenced brokers has been silent for more than the
-session timeout and half a second. A broker is silent while none of its heartbeats arrives at this controller; silence
-begins anew when a controller becomes active. Legal: up to that time, because a heartbeat that has arrived may wait for
-its turn behind other requests; a controller that was paused, which fences in its first turn after.
+session timeout and half a second. A broker is silent while neither a heartbeat nor a registration of it arrives at this
+controller; silence begins anew when a controller becomes active. Legal: a broker that lost the response to its
+registration and registers again, which prolongs its session (seed 941269 of worlds); what has arrived and waits for an
+answer, behind other requests, counts as heard until it has one; a controller that was paused, which fences in its first
+turn after.
 
-Source: requirements FD-01, FD-04. The heartbeats are read off the frames that arrive, whatever the controller makes of
-them.
+Source: requirements FD-01, FD-04. Both are read off the frames that arrive, whatever the controller makes of them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.channels import Inbound
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
+from squall.nodes.protocol.records import Buffer
 
 GRACE: Final = MICROSECONDS // 2
 LOOK_EVERY: Final = MICROSECONDS // 4
-HEARTBEAT: Final = struct.pack(">h", ApiKey.BROKER_HEARTBEAT)
+SIGNS_OF_LIFE: Final = tuple(struct.pack(">h", one) for one in (ApiKey.BROKER_HEARTBEAT, ApiKey.BROKER_REGISTRATION))
 CLIENT_ID_AT: Final = 8
 """In a request: where the length of the client id is, after API key, version and correlation id."""
 
@@ -58,11 +63,14 @@ class SilentBrokers(Rule):
         if kept is None or kept.identity != identity:
             kept = self._leaderships[process.name] = _Leadership(identity, now)
         for method, arguments in process.last_inputs:
-            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] == HEARTBEAT:
+            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE:
                 kept.heard[_sender(arguments[1])] = now
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY
+        for inbound in with_quorum.connections.unanswered():
+            if (sender := _waiting_sender(inbound)) is not None:
+                kept.heard[sender] = now
         most = with_quorum.config.broker_session_timeout_ms * 1_000 + GRACE
         for broker in image.brokers.values():
             silent = now - kept.heard.get(broker.id, kept.since)
@@ -75,8 +83,17 @@ class SilentBrokers(Rule):
                 )
 
 
-def _sender(frame: bytes | bytearray) -> int:
-    """The broker that sent a heartbeat: the first field after the header, which ends with an empty list of tags."""
+def _waiting_sender(inbound: Inbound) -> int | None:
+    """The broker whose heartbeat or registration has no answer yet; None for any other request."""
+    if inbound.request is not None:
+        body = inbound.request.body
+        return body.broker_id if isinstance(body, BrokerHeartbeatRequest | BrokerRegistrationRequest) else None
+    frame = inbound.frame
+    return _sender(frame) if frame is not None and frame[:2] in SIGNS_OF_LIFE else None
+
+
+def _sender(frame: Buffer) -> int:
+    """The broker that sends a heartbeat or registers: the first field after the header, which ends with no tags."""
     (length,) = struct.unpack_from(">h", frame, CLIENT_ID_AT)
     (broker,) = struct.unpack_from(">i", frame, CLIENT_ID_AT + 2 + max(length, 0) + 1)
     return int(broker)

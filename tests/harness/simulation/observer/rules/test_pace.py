@@ -73,6 +73,24 @@ def test_heartbeats_at_another_pace_are_a_breach(more: int) -> None:
         idle.end()
 
 
+def asks(idle: Idle, count: int) -> None:
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    idle.served("c1", ApiKey.UPDATE_RAFT_VOTER, count)
+
+
+def test_a_change_that_was_under_way_is_legal() -> None:
+    idle = Idle()
+    asks(idle, 3)
+    idle.end()
+
+
+def test_changes_that_are_asked_for_again_and_again_are_a_breach() -> None:
+    idle = Idle()
+    asks(idle, 4)
+    with pytest.raises(InvariantBroken, match=r"^PACE: 3 nodes ask .* 4 changes in 3\.0 s, .* UPDATE_RAFT_VOTER 4$"):
+        idle.end()
+
+
 def test_a_node_that_turns_without_a_cause_is_a_breach() -> None:
     idle = Idle()
     idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.records import BrokerRegistrationChangeRecord
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.requests.session import ClientSession
 from tests.harness.simulation.observer.observed import Cluster
 
@@ -42,6 +45,36 @@ def test_a_broker_that_is_silent_for_longer_than_its_session_must_be_fenced() ->
     turn(cluster, 3.3, 1, 2)
     with pytest.raises(InvariantBroken, match=r"^FD-01: controller b1 has heard nothing of broker 3 for 2\.600 s"):
         turn(cluster, 3.6)
+
+
+def test_a_heartbeat_that_waits_for_its_answer_is_heard() -> None:
+    """Undecoded, and decoded; the session lasts from when the controller takes it."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    undecoded = SimpleNamespace(request=None, frame=heartbeat(3))
+    decoded = SimpleNamespace(request=SimpleNamespace(body=BrokerHeartbeatRequest(3, 5)), frame=None)
+    for second, waiting in ((3, undecoded), (5, decoded)):
+        cluster.processes["b1"].requests = [waiting]
+        turn(cluster, second, 1, 2)
+    cluster.processes["b1"].requests = [SimpleNamespace(request=SimpleNamespace(body=object()), frame=None)]
+    turn(cluster, 7, 1, 2)
+    with pytest.raises(InvariantBroken, match=r"^FD-01: .* of broker 3 for 3\.000 s"):
+        turn(cluster, 8)
+
+
+def test_a_broker_that_registers_again_is_heard() -> None:
+    """Seed 941269 of worlds."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    process = cluster.processes["b1"]
+    process.now = 2 * SECOND
+    again = b"".join(ClientSession("broker-3").send_only(BrokerRegistrationRequest(broker_id=3), 0))
+    process.last_inputs = [(received, (7, again))]
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    turn(cluster, 3.3, 1, 2)
+    turn(cluster, 4.4)
+    with pytest.raises(InvariantBroken, match=r"^FD-01: .* of broker 3 for 2\.700 s"):
+        turn(cluster, 4.7)
 
 
 def test_a_response_of_another_node_is_no_heartbeat() -> None:
