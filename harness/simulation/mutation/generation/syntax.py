@@ -88,7 +88,7 @@ def _asks_for_mutant(node: ast.AST) -> bool:
 
 
 def _asks_buggify(node: ast.AST) -> bool:
-    """Whether an expression has one value unless something rare happens: it asks for that, and perhaps for more."""
+    """Whether an expression has the same value as long as nothing rare happens: it asks for that, alone or by `and`."""
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
         return any(_asks_buggify(one) and not isinstance(one, ast.UnaryOp) for one in node.values)
     node = node.operand if isinstance(node, ast.UnaryOp) else node

@@ -269,7 +269,7 @@ def fetches_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replicas, "_own_epoch", lambda self: -1)
 
 
-def keeps_times_of_truncated_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def trusts_the_time_index_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest time of a segment is what its time index says, without the batches after the last entry."""
 
     def measures(self: Segment) -> None:
@@ -279,8 +279,8 @@ def keeps_times_of_truncated_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "_measure_times", measures)
 
 
-def fences_nobody_after_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller that becomes active expects heartbeats of nobody but those that it hears."""
+def expects_no_heartbeats_after_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that becomes active gives a broker no session before it hears of it."""
     monkeypatch.setattr(Sessions, "restart", lambda self, now, brokers: self._heard.clear())
 
 
@@ -523,7 +523,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         SilentBrokers,
         "FD-01",
-        fences_nobody_after_its_election,
+        expects_no_heartbeats_after_its_election,
         "worlds",
         "test_silent_brokers::test_a_new_controller_waits_for_as_long",
         seed=6,
@@ -701,7 +701,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         IndexedLogs,
         "INDEX",
-        keeps_times_of_truncated_records,
+        trusts_the_time_index_alone,
         "worlds",
         "test_indexed_logs::test_a_log_that_begins_within_a_batch_has_the_times_from_there_on",
         seed=7,

@@ -28,12 +28,12 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.records import Buffer
+from squall.nodes.protocol.requests.headers import decode_request
+from squall.nodes.protocol.schema import Message
 
 GRACE: Final = MICROSECONDS // 2
 LOOK_EVERY: Final = MICROSECONDS // 4
 SIGNS_OF_LIFE: Final = tuple(struct.pack(">h", one) for one in (ApiKey.BROKER_HEARTBEAT, ApiKey.BROKER_REGISTRATION))
-CLIENT_ID_AT: Final = 8
-"""In a request: where the length of the client id is, after API key, version and correlation id."""
 
 
 @dataclass(slots=True)
@@ -45,6 +45,10 @@ class _Leadership:
     since: int
     look_at: int = 0
     heard: dict[int, int] = field(default_factory=dict)
+
+    def hear(self, broker: int | None, now: int) -> None:
+        if broker is not None:
+            self.heard[broker] = now
 
 
 class SilentBrokers(Rule):
@@ -64,13 +68,12 @@ class SilentBrokers(Rule):
             kept = self._leaderships[process.name] = _Leadership(identity, now)
         for method, arguments in process.last_inputs:
             if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE:
-                kept.heard[_sender(arguments[1])] = now
+                kept.hear(_sender(arguments[1]), now)
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY
         for inbound in with_quorum.connections.unanswered():
-            if (sender := _waiting_sender(inbound)) is not None:
-                kept.heard[sender] = now
+            kept.hear(_waiting_sender(inbound), now)
         most = with_quorum.config.broker_session_timeout_ms * 1_000 + GRACE
         for broker in image.brokers.values():
             silent = now - kept.heard.get(broker.id, kept.since)
@@ -86,14 +89,16 @@ class SilentBrokers(Rule):
 def _waiting_sender(inbound: Inbound) -> int | None:
     """The broker whose heartbeat or registration has no answer yet; None for any other request."""
     if inbound.request is not None:
-        body = inbound.request.body
-        return body.broker_id if isinstance(body, BrokerHeartbeatRequest | BrokerRegistrationRequest) else None
+        return _sender_of(inbound.request.body)
     frame = inbound.frame
     return _sender(frame) if frame is not None and frame[:2] in SIGNS_OF_LIFE else None
 
 
-def _sender(frame: Buffer) -> int:
-    """The broker that sends a heartbeat or registers: the first field after the header, which ends with no tags."""
-    (length,) = struct.unpack_from(">h", frame, CLIENT_ID_AT)
-    (broker,) = struct.unpack_from(">i", frame, CLIENT_ID_AT + 2 + max(length, 0) + 1)
-    return int(broker)
+def _sender(frame: Buffer) -> int | None:
+    _, message = decode_request(frame)
+    return _sender_of(message)
+
+
+def _sender_of(message: Message) -> int | None:
+    """The broker that sends a heartbeat or registers; None for any other request."""
+    return message.broker_id if isinstance(message, BrokerHeartbeatRequest | BrokerRegistrationRequest) else None

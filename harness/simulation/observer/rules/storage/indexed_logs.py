@@ -19,12 +19,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.nodes.protocol.records import iterate_batches, parse_records
+from squall.harness.simulation.observer.state.observed_log import READ_BYTES, InvariantBroken, batches_of
+from squall.nodes.protocol.records import BatchHeader, iterate_batches, parse_records
 from squall.nodes.storage.log import Log
 
 PLACES = 48
-BLOCK = 1 << 20
 
 
 class _Found(NamedTuple):
@@ -84,19 +83,15 @@ def _misplaced(log: Log, batches: Sequence[_Found], time: int) -> Iterator[str]:
 
 
 def _scanned(log: Log) -> list[_Found]:
-    """The batches of a log from its start on. One that the start cuts has the time of what is left of it."""
+    """The batches of a log from its start on, as far as reads lead. One that the start cuts has its rest's time."""
     found: list[_Found] = []
-    offset, end = log.start_offset, log.end_offset
-    while offset < end:
-        before = offset
-        for header, content in iterate_batches(log.read(offset, BLOCK, upper=end, at_least_one=True)):
-            if header.last_offset < offset:
-                return found
-            time = header.max_timestamp
-            if header.base_offset < offset:
-                time = max(one.timestamp for one in parse_records(content) if one.offset >= offset)
-            found.append(_Found(header.base_offset, header.last_offset, time))
-            offset = header.last_offset + 1
-        if offset == before:
+    start, end = log.start_offset, log.end_offset
+    reads = batches_of(lambda offset, upper: log.read(offset, READ_BYTES, upper=upper, at_least_one=True), start, end)
+    for batch, content in reads:
+        if batch.last < (found[-1].last + 1 if found else start):
             return found
+        time = BatchHeader.read(content).max_timestamp
+        if batch.base < start:
+            time = max(one.timestamp for one in parse_records(content) if one.offset >= start)
+        found.append(_Found(batch.base, batch.last, time))
     return found
