@@ -100,7 +100,8 @@ def test_without_a_control_process_the_host_ends_it_in_time(node: RunningAgent, 
     node.call("proc.stop", name="node")
     start(node, seen)
     wait_until(lambda: seen.read_text() == ORIGINAL, "the keeper has started it by the original")
-    assert config.read_text() == ORIGINAL and not node.has_open("f1")
+    wait_until(lambda: not node.has_open("f1"), "the keeper has noted that the fault ended")
+    assert config.read_text() == ORIGINAL
 
 
 @pytest.mark.parametrize(
