@@ -43,6 +43,7 @@ from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
@@ -61,6 +62,7 @@ RULES: tuple[type[Rule], ...] = (
     ControlledShutdown,
     SilentBrokers,
     ZooKeeperControllers,
+    ClosedSessions,
     ControlPlane,
     StoppedReplicas,
     RefusedRecords,

@@ -56,6 +56,7 @@ from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
@@ -68,6 +69,7 @@ from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
@@ -447,6 +449,17 @@ def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
 
 
+def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ZooKeeper-era broker that stops tells the controller, closes its files, and forgets its session."""
+
+    def close(self: ZooKeeperNode, now: int) -> None:
+        self.controller.close(now)
+        self.broker.close(now)
+        self._closed = True
+
+    monkeypatch.setattr(ZooKeeperNode, "close", close)
+
+
 PROOFS: tuple[Proof, ...] = (
     Proof(
         PlausibleMessages,
@@ -534,6 +547,13 @@ PROOFS: tuple[Proof, ...] = (
         "stale-controller-epoch-accepted",
         "zookeeper-late-update",
         "test_zookeeper_controllers::test_another_incarnation_has_obeyed_nobody_yet",
+    ),
+    Proof(
+        ClosedSessions,
+        "ZK-11",
+        leaves_its_zookeeper_session_open,
+        "zookeeper-rolling-restart",
+        "test_closed_sessions::test_a_process_that_died_leaves_its_session_to_the_timeout",
     ),
     Proof(
         ControlPlane,
