@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from squall.harness.conformance import descriptions, offsets, placement, quorum, records, settings, topics
+from squall.harness.conformance import descriptions, offsets, placement, promptness, quorum, records, settings, topics
 from squall.harness.conformance.client import ConformanceClient, expect
 from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, all_brokers
 
@@ -31,6 +31,8 @@ PARTS: tuple[Part, ...] = (
     records.refused_fetches,
     records.limits,
     records.sessions,
+    promptness.sends,
+    promptness.parked_fetches,
     offsets.listed,
     offsets.epochs,
     offsets.deleted_records,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
@@ -24,8 +25,6 @@ from squall.workloads.core.ports import Connector
 
 CLIENT_ID = "squall-conformance"
 ANSWER_SECONDS = 10.0
-SETTLING_SECONDS = 20.0
-"""How long brokers may take until they show a change: a replica that is added must catch up first."""
 AGAIN_SECONDS = 0.1
 NEWEST = 2**15
 NOBODY = 4_711
@@ -36,6 +35,16 @@ UNKNOWN_ID = bytes(range(16))
 Address = tuple[str, int]
 Response = TypeVar("Response", bound=Message)
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a check waits, in seconds; the defaults are for processes on busy hosts."""
+
+    settling: float = 20.0
+    """Until brokers show a change: a replica that is added must catch up first."""
+    prompt: float = 0.25
+    """Until a request is answered that waits for nobody but other brokers; the median of some."""
 
 
 class NotConforming(AssertionError):
@@ -53,6 +62,7 @@ class ConformanceClient:
         wall_clock_ms: Callable[[], int],
         controllers: Iterable[Address] = (),
         on_send: Callable[[int], None] = lambda value: None,
+        patience: Patience | None = None,
     ) -> None:
         """`wall_clock_ms` is the brokers' time of day. `controllers` listen for clients; a cluster may have none.
 
@@ -64,6 +74,7 @@ class ConformanceClient:
         self.rng = rng
         self.wall_clock_ms = wall_clock_ms
         self.on_send = on_send
+        self.patience = patience or Patience()
         self._connections: dict[Address, KafkaConnection] = {}
         self._connecting = asyncio.Lock()
         self._announced: dict[Address, dict[int, tuple[int, int]]] = {}
@@ -73,12 +84,30 @@ class ConformanceClient:
             connection.close()
         self._connections.clear()
 
+    def on_other_connections(self) -> ConformanceClient:
+        """The same client with connections of its own, for questions whose answers must not wait for others."""
+        return ConformanceClient(
+            self.connector, self.brokers, self.rng, self.wall_clock_ms, self.controllers, self.on_send, self.patience
+        )
+
     def any_broker(self) -> Address:
         return self.rng.choice(self.brokers)
 
     async def serves(self, address: Address, key: ApiKey) -> bool:
         """Whether a node announces an API."""
         return int(key) in await self._versions(address)
+
+    async def settled(self, attempt: Callable[[], Awaitable[Found]]) -> Found:
+        """Return what `attempt` returns once it does not raise NotConforming: a broker may hear of a change late."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() + self.patience.settling
+        while True:
+            try:
+                return await attempt()
+            except NotConforming as wrong:
+                if loop.time() >= late:
+                    raise NotConforming(f"{wrong}, {self.patience.settling:g} s after the change") from wrong
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def ask(
         self,
@@ -148,19 +177,6 @@ def expect_error(address: Address, question: str, came: int, *expected: ErrorCod
         told = " or ".join(one.name for one in expected)
         why = f" ({message})" if message else ""
         raise NotConforming(f"{place(address)}: {question}: {error_name(came)}{why} came instead of {told}")
-
-
-async def settled(attempt: Callable[[], Awaitable[Found]]) -> Found:
-    """Return what `attempt` returns once it does not raise NotConforming: a broker may hear of a change late."""
-    loop = asyncio.get_running_loop()
-    late = loop.time() + SETTLING_SECONDS
-    while True:
-        try:
-            return await attempt()
-        except NotConforming as wrong:
-            if loop.time() >= late:
-                raise NotConforming(f"{wrong}, {SETTLING_SECONDS:g} s after the change") from wrong
-        await asyncio.sleep(AGAIN_SECONDS)
 
 
 def place(address: Address) -> str:

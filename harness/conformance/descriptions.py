@@ -9,7 +9,6 @@ from squall.harness.conformance.client import (
     ConformanceClient,
     expect,
     expect_error,
-    settled,
 )
 from squall.harness.conformance.quorum import described_quorum
 from squall.harness.conformance.topic import CheckedTopic, shown_topic
@@ -52,7 +51,7 @@ async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
             for name, controller in (("Metadata", metadata), ("DescribeCluster", described)):
                 expect(address, f"the controller of {name}", controller.controller_id, *topic.brokers)
 
-    await settled(attempt)
+    await client.settled(attempt)
     await _other_endpoints(client, client.any_broker(), CONTROLLERS)
 
 
@@ -190,7 +189,7 @@ async def coordinators(client: ConformanceClient, topic: CheckedTopic) -> None:
         for one in several.coordinators:
             expect(address, "the coordinator's address", (one.host, one.port), topic.brokers.get(one.node_id))
 
-    await settled(attempt)
+    await client.settled(attempt)
     request = FindCoordinatorRequest(key_type=NO_KIND, coordinator_keys=["group"])
     refused = await client.ask(address, request, FindCoordinatorResponse, since=KEYS_SINCE)
     nobody = (int(ErrorCode.INVALID_REQUEST), -1, "", -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import (
     CONSUMER,
     EPOCHS_SINCE,
@@ -188,7 +188,7 @@ async def deleted_records(client: ConformanceClient, topic: CheckedTopic) -> Non
     checked.start = checked.end if asked < 0 else offset
     told = (came.error_code, came.low_watermark)
     expect(address, f"DeleteRecords of {topic.name}-{number} below {asked}", told, (0, checked.start))
-    await settled(lambda: _starts(client, topic, number, checked))
+    await client.settled(lambda: _starts(client, topic, number, checked))
 
 
 async def _starts(client: ConformanceClient, topic: CheckedTopic, number: int, checked: CheckedPartition) -> None:

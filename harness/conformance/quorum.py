@@ -11,7 +11,6 @@ from squall.harness.conformance.client import (
     ConformanceClient,
     expect,
     expect_error,
-    settled,
 )
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
@@ -44,7 +43,7 @@ async def described_quorum(client: ConformanceClient, address: Address) -> Parti
         expect(address, "the error of the metadata log", described.error_code, 0)
         return described
 
-    return await settled(attempt)
+    return await client.settled(attempt)
 
 
 async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import Appended, CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
@@ -62,7 +62,15 @@ async def append(client: ConformanceClient, topic: CheckedTopic, number: int) ->
         await client.tell(address, request, PRODUCE_VERSION)
     else:
         _expect_appended(address, topic, number, await _answer(client, address, request), base)
-    await settled(lambda: _read_all(client, topic, number))
+    await client.settled(lambda: _read_all(client, topic, number))
+
+
+async def send(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
+    """Append a batch, acknowledged by all in-sync replicas."""
+    address, records = topic.leader_of(number), _new_records(client, topic, number)
+    base = _will_append(client, topic, number, records)
+    answer = await _answer(client, address, _produce(topic, number, build_batch(records)))
+    _expect_appended(address, topic, number, answer, base)
 
 
 async def _read_all(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
@@ -71,7 +79,7 @@ async def _read_all(client: ConformanceClient, topic: CheckedTopic, number: int)
     offset = checked.start
     read: list[Appended] = []
     while offset < checked.end:
-        part = await _fetch_one(client, address, topic, number, offset)
+        part = await fetch_one(client, address, topic, number, offset)
         expect_error(address, f"a fetch of {topic.name}-{number} at {offset}", part.error_code, ErrorCode.NONE)
         found = [one for one in records_of(part) if one.offset >= offset]
         if not found:
@@ -81,7 +89,7 @@ async def _read_all(client: ConformanceClient, topic: CheckedTopic, number: int)
         offset = read[-1].offset + 1
     expected = [one for one in checked.records if one.offset >= checked.start]
     expect(address, f"the records of {topic.name}-{number}", read, expected)
-    part = await _fetch_one(client, address, topic, number, checked.end)
+    part = await fetch_one(client, address, topic, number, checked.end)
     ends = (part.error_code, part.high_watermark, records_of(part))
     expect(address, f"a fetch at the end of {topic.name}-{number}", ends, (0, checked.end, []))
 
@@ -110,7 +118,7 @@ async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> Non
         answer = await _answer(client, other, _produce(topic, number, batch))
         errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, *([] if replica else [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])]
         expect_error(other, f"a batch for {topic.name}-{number}, led by another", answer.error_code, *errors)
-    await settled(lambda: _read_all(client, topic, number))
+    await client.settled(lambda: _read_all(client, topic, number))
 
 
 async def idempotence(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -136,7 +144,7 @@ async def idempotence(client: ConformanceClient, topic: CheckedTopic) -> None:
     answer = await _answer(client, address, _produce(topic, number, gap))
     expect_error(address, "a gap in sequence numbers", answer.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     await _another_epoch(client, topic, number, producer)
-    await settled(lambda: _read_all(client, topic, number))
+    await client.settled(lambda: _read_all(client, topic, number))
 
 
 async def _another_epoch(client: ConformanceClient, topic: CheckedTopic, number: int, producer: Producer) -> None:
@@ -165,9 +173,9 @@ async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> Non
         *([(checked.start, epoch - 1, ErrorCode.FENCED_LEADER_EPOCH)] if epoch else []),
         (checked.start, epoch, ErrorCode.NONE),
     ):
-        part = await _fetch_one(client, address, topic, number, offset, current)
+        part = await fetch_one(client, address, topic, number, offset, current)
         expect_error(address, f"a fetch at {offset} in epoch {current}", part.error_code, error)
-    part = await _fetch_one(client, address, topic, len(topic.partitions), 0)
+    part = await fetch_one(client, address, topic, len(topic.partitions), 0)
     expect_error(address, "an unknown topic-partition", part.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -179,13 +187,13 @@ async def limits(client: ConformanceClient, topic: CheckedTopic) -> None:
     if not starts:
         return
     at = client.rng.randrange(len(starts))
-    part = await _fetch_one(client, address, topic, number, starts[at], most=1)
+    part = await fetch_one(client, address, topic, number, starts[at], most=1)
     ends = [*starts[1:], checked.end]
     read = [one.offset for one in records_of(part)]
     expect(address, f"a fetch of one byte at {starts[at]}", read, list(range(starts[at], ends[at])))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    part = await _fetch_one(client, address, topic, number, checked.end, least=FETCH_BYTES, wait_ms=WAIT_MS)
+    part = await fetch_one(client, address, topic, number, checked.end, least=FETCH_BYTES, wait_ms=WAIT_MS)
     waited = loop.time() - began
     expect(address, f"whether a fetch waits {WAIT_MS} ms (it took {waited:.3f} s)", waited >= WAIT_MS / 1000, True)
     expect(address, "records that are not there", records_of(part), [])
@@ -291,10 +299,10 @@ async def _new_producer(client: ConformanceClient, address: Address) -> InitProd
         expect_error(address, "InitProducerId", response.error_code, ErrorCode.NONE)
         return response
 
-    return await settled(attempt)
+    return await client.settled(attempt)
 
 
-async def _fetch_one(
+async def fetch_one(
     client: ConformanceClient,
     address: Address,
     topic: CheckedTopic,

@@ -4,7 +4,7 @@ all of a request, or nothing.
 
 from __future__ import annotations
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error, settled
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -127,7 +127,7 @@ async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> Non
             ours = {name: one.value for name, one in configs.items() if one.config_source == TOPIC_SOURCE}
             expect(address, f"the settings of {topic.name}", ours, topic.settings)
 
-    await settled(attempt)
+    await client.settled(attempt)
 
 
 async def _configs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, settled
+from squall.harness.conformance.client import Address, ConformanceClient, expect
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -80,7 +80,7 @@ async def all_brokers(client: ConformanceClient) -> dict[int, Address]:
             expect(address, "the number of brokers", len(lists[-1]), len(client.brokers))
         return lists[0]
 
-    return await settled(attempt)
+    return await client.settled(attempt)
 
 
 async def shown_topic(client: ConformanceClient, address: Address, name: str) -> MetadataResponseTopic:
@@ -111,7 +111,7 @@ async def await_shown(client: ConformanceClient, topic: CheckedTopic, *, leads: 
         for number in range(len(topic.partitions)):
             await _expect_led(client, topic, number)
 
-    await settled(attempt)
+    await client.settled(attempt)
 
 
 async def _expect_led(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:

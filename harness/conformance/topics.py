@@ -11,7 +11,6 @@ from squall.harness.conformance.client import (
     ConformanceClient,
     expect,
     expect_error,
-    settled,
 )
 from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, await_shown, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
@@ -182,7 +181,7 @@ async def delete(client: ConformanceClient, topic: CheckedTopic) -> None:
             found = await client.ask(one, by_id, MetadataResponse, since=METADATA_BY_ID_SINCE)
             expect_error(one, "a deleted topic by its id", found.topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
-    await settled(attempt)
+    await client.settled(attempt)
 
 
 def _wanted(topic: CheckedTopic) -> CreatableTopic:

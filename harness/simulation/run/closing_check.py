@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from squall.harness.conformance.check import PARTS, Part, check_conformance
-from squall.harness.conformance.client import Address, ConformanceClient
+from squall.harness.conformance.client import Address, ConformanceClient, Patience
 from squall.harness.simulation.observer.rules.rule import node_of_quorum
 from squall.harness.simulation.world.voter_places import leading
 from squall.harness.simulation.world.world import SimWorld
@@ -19,6 +19,8 @@ SHARE = 0.5
 """The probability of each part. All of them take a tenth of a seed's processor time."""
 SEGMENT_BYTES = (200, 1000, 100_000)
 STREAM = "conformance"
+PATIENCE = Patience(settling=3.0, prompt=0.02)
+"""In virtual time. In healthy worlds changes are shown within half a second, and medians are below 4 ms."""
 
 
 async def check_world(
@@ -31,7 +33,13 @@ async def check_world(
     rng = world.streams.stream(STREAM)
     clock = next(iter(world.processes.values())).clock
     client = ConformanceClient(
-        world.connector(), world.bootstrap(), rng, lambda: int(clock.true_s() * 1000), _controllers(world), on_send
+        world.connector(),
+        world.bootstrap(),
+        rng,
+        lambda: int(clock.true_s() * 1000),
+        _controllers(world),
+        on_send,
+        PATIENCE,
     )
     try:
         return await check_conformance(client, {"segment.bytes": str(rng.choice(SEGMENT_BYTES))}, share, parts)

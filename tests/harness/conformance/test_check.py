@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from squall.harness.conformance import descriptions, offsets, placement, quorum, records, settings, topics
+from squall.harness.conformance import descriptions, offsets, placement, promptness, quorum, records, settings, topics
 from squall.harness.conformance.check import PARTS, Part
 from squall.harness.conformance.client import NotConforming
 from squall.harness.scenario.cluster import await_whole
 from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
+from squall.nodes.broker.hosting.hosted_partition import TurnChanges
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
@@ -46,6 +47,7 @@ from squall.nodes.protocol.schema import Message
 from squall.workloads.clients.native.admin import NativeAdmin
 
 READY_SECONDS = 60.0
+SLOW_FOLLOWERS = {"replica.fetch.wait.max.ms": "400"}
 FOLLOWER_SINCE = 15
 
 
@@ -187,8 +189,38 @@ def test_the_life_of_the_topic_shows_a_wrong_response(
         conformance(1, ())
 
 
+LATE: list[tuple[Part, str, str]] = [
+    (promptness.sends, "_grown", "sends to"),
+    (promptness.parked_fetches, "_advanced", "fetches that wait"),
+]
+"""What a leader does not tell its parked fetches, so that they end when their time is over."""
+
+
+@pytest.mark.parametrize(("part", "untold", "named"), LATE, ids=lambda one: getattr(one, "__name__", one))
+def test_a_part_sees_answers_that_come_when_a_timer_ends(
+    monkeypatch: pytest.MonkeyPatch, part: Part, untold: str, named: str
+) -> None:
+    conformance(1, (part,), config=SLOW_FOLLOWERS)
+    settle = TurnChanges.settle
+
+    def forgets(changes: TurnChanges, now: int) -> None:
+        kept = getattr(changes, untold)
+        for hosted in list(kept):
+            watchers = hosted.followers if untold == "_grown" else hosted.consumers
+            changes.noted(hosted)
+            if watchers:
+                kept.pop(hosted)
+                for parked in list(hosted.produces):
+                    parked.look(now)
+        settle(changes, now)
+
+    monkeypatch.setattr(TurnChanges, "settle", forgets)
+    with pytest.raises(NotConforming, match=named):
+        conformance(1, (part,), config=SLOW_FOLLOWERS)
+
+
 def test_every_part_is_shown_a_wrong_response() -> None:
-    assert {part for part, _, _ in WRONG} == set(PARTS)
+    assert {part for part, *_ in (*WRONG, *LATE)} == set(PARTS)
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])
