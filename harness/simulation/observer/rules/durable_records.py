@@ -6,6 +6,11 @@ incarnation the log must reach at least as far: to its former end if only the pr
 survives; to its former durable end after a power loss (QC-20, rule 17). That the records are the same ones is checked
 by LM and EP-04.
 
+Two more things are written down, and must be there again:
+
+* the start of a topic-partition's log, at the end of the turn that raised it (DP-16): deleted records do not come back;
+* the high watermark, when the node stops cleanly: consumers do not have to wait for a leader to learn it again.
+
 Legal: a log that ends earlier
 
 * because it is truncated in that very turn, or begins again after a snapshot;
@@ -16,6 +21,9 @@ Legal: a log that ends earlier
 * because the topic-partition was moved away from the host meanwhile, or moved away and back before the host knew of it:
   once the host does, the log begins again (seed 916447);
 * on a disk that a fault has wiped, or that has pretended to sync.
+
+Legal as well: a start or a high watermark that is lower because the log is truncated in that turn, or was when the
+process died; a high watermark that is lower after any other end than a clean one.
 """
 
 from __future__ import annotations
@@ -44,6 +52,8 @@ class _Held:
     """The end of what was committed: a process that dies in its next turn may have truncated down to it."""
     is_empty: bool = False
     lost_power: bool = False
+    start: int = 0
+    high_watermark: int = 0
 
     @property
     def survives(self) -> int:
@@ -57,6 +67,8 @@ class DurableRecords(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._held: dict[tuple[str, TopicPartitionId], _Held] = {}
+        self._stopped: dict[str, int] = {}
+        """By host, the newest incarnation that stopped cleanly."""
         self._moved_away: dict[tuple[str, TopicPartitionId], int] = {}
         """The newest partition epoch at which a log that a host held was moved away."""
 
@@ -64,6 +76,10 @@ class DurableRecords(Rule):
         for (host, _), held in self._held.items():
             if host == name:
                 held.lost_power = True
+
+    def died(self, process: SimProcess) -> None:
+        if process.how_it_ended == "stopped":
+            self._stopped[process.name] = process.incarnation
 
     def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
         registration = self.cluster.images.newest[key]
@@ -83,13 +99,36 @@ class DurableRecords(Rule):
             if held.is_empty and (batch := log.at(held.end)) is not None:
                 committed = min(committed, batch.base)
             self._check(process, log.name, held, replica.end_offset, turn.cut, committed)
+            self._check_written(turn, held)
         registration = self.cluster.images.newest.get(key)
         is_away = registration is not None and replica.broker not in registration.replicas
         if is_away or replica.partition_epoch < self._moved_away.get(place, -1):
             self._held.pop(place, None)
             return
         self._hold(place, process, replica.end_offset, replica.log.durable_offset, 0, turn.watched.log.end)
-        self._held[place].is_empty = replica.log.start_offset == replica.end_offset
+        noted = self._held[place]
+        noted.is_empty = replica.log.start_offset == replica.end_offset
+        noted.start, noted.high_watermark = replica.log.start_offset, replica.high_watermark
+
+    def _check_written(self, turn: ReplicaTurn, held: _Held) -> None:
+        """Check what a node writes down besides records."""
+        process, replica, name = turn.process, turn.replica, turn.watched.log.name
+        deaths = process.crashes_in_calls + process.disk_failures
+        if turn.cut is not None or deaths != held.deaths_within_turns or not process.disk.keeps_promises:
+            return
+        if replica.log.start_offset < held.start:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{name}: {process.name} comes back with a log that begins at {replica.log.start_offset}, and "
+                f"everything below {held.start} had been deleted",
+            )
+        clean = self._stopped.get(process.name) == held.incarnation == process.incarnation - 1
+        if clean and not held.lost_power and replica.high_watermark < held.high_watermark:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{name}: {process.name} comes back from a clean stop with high watermark {replica.high_watermark}, "
+                f"and had {held.high_watermark}",
+            )
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         process, (end, _, _, epoch) = turn.process, turn.now

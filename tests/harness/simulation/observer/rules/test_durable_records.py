@@ -23,10 +23,18 @@ def with_three(durable: int = 1) -> Cluster:
     return cluster
 
 
-def returns(cluster: Cluster, end: int, *, power_loss: bool = False, within_a_turn: bool = False) -> None:
+def returns(
+    cluster: Cluster,
+    end: int,
+    *,
+    power_loss: bool = False,
+    within_a_turn: bool = False,
+    how_it_ended: str = "died",
+    high_watermark: int = 0,
+) -> None:
     """B3 dies and comes back with records up to `end`."""
     process = cluster.processes["b3"]
-    process.up = False
+    process.up, process.how_it_ended = False, how_it_ended
     process.crashes_in_calls += within_a_turn
     cluster.observer.look(process)  # type: ignore[arg-type]
     if power_loss:
@@ -35,7 +43,7 @@ def returns(cluster: Cluster, end: int, *, power_loss: bool = False, within_a_tu
     process.incarnation += 1
     replica = cluster.replica("b3")
     replica.log.cut(end)
-    replica.high_watermark = replica.log.start_offset
+    replica.high_watermark = max(high_watermark, replica.log.start_offset)
     cluster.show("b3", "follower")
 
 
@@ -141,6 +149,46 @@ def test_a_wiped_disk_keeps_nothing() -> None:
     cluster = with_three(durable=3)
     cluster.processes["b3"].disk.wipe()
     returns(cluster, 0, power_loss=True)
+
+
+# -- what is written down beside the records ------------------------------------------------------------------------
+
+
+def with_deleted() -> Cluster:
+    """The first of three records is deleted, on all brokers."""
+    cluster = with_three(durable=3)
+    cluster.delete_before(1)
+    for name in ("b2", "b3"):
+        cluster.raise_start(name, 1)
+    return cluster
+
+
+def comes_back_from(cluster: Cluster, start: int, **how: bool) -> None:
+    """B3 comes back with all its records and a log that begins at `start`."""
+    cluster.replica("b3").log.start_offset = start
+    returns(cluster, 3, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_what_was_deleted_stays_deleted(power_loss: bool) -> None:
+    comes_back_from(with_deleted(), 1, power_loss=power_loss)
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: .* b3 .* begins at 0, and everything below 1 had been del"):
+        comes_back_from(with_deleted(), 0, power_loss=power_loss)
+
+
+def test_a_process_that_dies_within_a_turn_may_have_begun_its_log_again() -> None:
+    comes_back_from(with_deleted(), 0, within_a_turn=True)
+
+
+def test_a_high_watermark_survives_a_clean_stop() -> None:
+    returns(with_three(), 3, how_it_ended="stopped", high_watermark=2)
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: .* b3 .* clean stop with high watermark 1, and had 2"):
+        returns(with_three(), 3, how_it_ended="stopped", high_watermark=1)
+
+
+@pytest.mark.parametrize("how", ["died", "died while it closed"])
+def test_a_high_watermark_may_fall_after_any_other_end(how: str) -> None:
+    returns(with_three(), 3, how_it_ended=how, high_watermark=1)
 
 
 # -- the metadata log -----------------------------------------------------------------------------------------------
