@@ -1,7 +1,10 @@
 """ISR: every replica that a leader counts as in sync, a pending change included, has all below its high watermark.
 
-Source: requirement ISR (KIP-497, maximal ISR). Asserted on the newest leader when it is touched, for all members that
-it counts, and on a member when that is touched. Legal: a member that is down or not registered yet; a member that has
+So has every member of the ISR that the controllers have committed in the leader's epoch, whether or not the leader has
+heard of it: it proposed that member, and counts it until it knows better.
+
+Source: requirement ISR (KIP-497, maximal ISR), IS-05. Asserted on the newest leader when it is touched, for all these
+members, and on a member when that is touched. Legal: a member that is down or not registered yet; a member that has
 left the ISR under a later leader epoch, of which a deposed leader does not know; a member that lost its un-synced
 records.
 """
@@ -22,7 +25,7 @@ class CountedMembers(Rule):
         watched, replica, cluster = turn.watched, turn.replica, self.cluster
         log, key = watched.log, (replica.topic_id, replica.partition)
         if replica.is_leader and replica.leader_epoch == log.newest_epoch:
-            for member in replica.maximal_isr:
+            for member in self._members(replica):
                 other = cluster.replica_of(cluster.names[member], key)
                 if other is not None and other is not replica:
                     self._hold_to(watched, turn.process.name, replica, cluster.names[member], other)
@@ -31,8 +34,15 @@ class CountedMembers(Rule):
         leader = None if leader_name is None else cluster.replica_of(leader_name, key)
         if leader_name is None or leader is None or leader is replica or not leader.is_leader:
             return
-        if leader.leader_epoch == log.newest_epoch and replica.broker in leader.maximal_isr:
+        if leader.leader_epoch == log.newest_epoch and replica.broker in self._members(leader):
             self._hold_to(watched, leader_name, leader, turn.process.name, replica)
+
+    def _members(self, leader: TopicPartitionReplica) -> tuple[int, ...]:
+        """Return whom this leader counts, and who is committed as a member in its epoch."""
+        registration = self.cluster.images.newest.get((leader.topic_id, leader.partition))
+        if registration is None or registration.leader_epoch != leader.leader_epoch:
+            return leader.maximal_isr
+        return (*leader.maximal_isr, *(one for one in registration.isr if one not in leader.maximal_isr))
 
     def _hold_to(
         self,

@@ -1,9 +1,12 @@
-"""IS-03: a member that has not caught up with the leader for too long is proposed to leave the ISR.
+"""IS-03, IS-06: a leader proposes members to leave the ISR that lag too long, and to join it those that have caught up.
 
 A member that stays in the ISR although it no longer follows holds the high watermark, so nothing is committed any more.
 A leader looks every half `replica.lag.time.max.ms` for members that lack a record for longer than that time. So one and
 a half times after the leader appended the first record that a member lacks, a change of the ISR is under way, or the
 leader has begun its epoch, changed the ISR or ended such a change meanwhile.
+
+Whoever is proposed to join has everything below the high watermark, and has reached the offset at which the leader's
+epoch begins: what was committed under leaders before may lie between the two.
 
 What a member has is what its log ever had in this leader epoch, which is at least what the leader knows of it: after a
 restart or truncation it may have less, and the leader learns that from the next fetch. Asserted when a leader's replica
@@ -37,7 +40,8 @@ class _Led:
     """What is known of a topic-partition in one leader epoch. Times are in microseconds.
 
     `ends` are the leader's log ends, each with the time at which it was first seen; `had` is the highest log end of
-    each member, by node id. `settled_at` is when the ISR or a change under way was last another one.
+    each member, by node id. `settled_at` is when the ISR or a change under way was last another one. `high_watermark`
+    is that of the leader after its last turn.
     """
 
     epoch: LeaderEpoch
@@ -46,24 +50,31 @@ class _Led:
     changing: bool
     ends: deque[tuple[int, int]] = field(default_factory=deque)
     had: dict[int, int] = field(default_factory=dict)
+    high_watermark: int = 0
 
 
 class LaggingMembers(Rule):
     """See the module."""
 
-    events = ("isr_proposed",)
+    events = ("isr_proposed", "leader")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._proposed: set[tuple[int, str, int]] = set()
+        self._proposed: dict[tuple[int, str, int], tuple[int, ...]] = {}
         """By node id, topic and partition, what was proposed in a turn that is not examined yet."""
+        self._epoch_starts: dict[tuple[int, str, int], tuple[int, int]] = {}
+        """By node id, topic and partition, the newest epoch in which the node leads, and where it begins."""
         self._led: dict[TopicPartitionId, dict[str, _Led]] = {}
         """By topic-partition and host: two brokers may lead at once, in different epochs."""
         self._ends: dict[tuple[int, TopicPartitionId], int] = {}
         """By node id, the log end at its last turn."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._proposed.add((int(fields["broker"]), str(fields["topic"]), int(fields["partition"])))
+        place = (int(fields["broker"]), str(fields["topic"]), int(fields["partition"]))
+        if name == "leader":
+            self._epoch_starts[place] = (int(fields["epoch"]), int(fields["end"]))
+        else:
+            self._proposed[place] = tuple(fields["isr"])
 
     def died(self, process: SimProcess) -> None:
         self._proposed.clear()
@@ -79,6 +90,7 @@ class LaggingMembers(Rule):
             led = self._brought_up_to_date(turn, key)
             if not led.changing:
                 self._check(turn, led)
+            led.high_watermark = replica.high_watermark
 
     def _brought_up_to_date(self, turn: ReplicaTurn, key: TopicPartitionId) -> _Led:
         replica, now = turn.replica, turn.process.now
@@ -88,9 +100,10 @@ class LaggingMembers(Rule):
         if led is None or led.epoch != epoch:
             had = {node: self._ends.get((node, key), -1) for node in self.cluster.names}
             led = of_host[turn.process.name] = _Led(epoch, now, replica.isr, replica.is_changing_isr, had=had)
-        proposed = (replica.broker, replica.topic, replica.partition)
-        if proposed in self._proposed or (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
-            self._proposed.discard(proposed)
+        proposed = self._proposed.pop((replica.broker, replica.topic, replica.partition), None)
+        if proposed is not None:
+            self._check_joining(turn, led, proposed)
+        if proposed is not None or (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
             led.isr, led.changing, led.settled_at = replica.isr, replica.is_changing_isr, now
         if not led.ends or replica.end_offset > led.ends[-1][0]:
             led.ends.append((replica.end_offset, now))
@@ -113,6 +126,20 @@ class LaggingMembers(Rule):
                     f"{turn.watched.log.name}: {self.cluster.names[member]} has lacked offset {led.had.get(member, 0)} "
                     f"for {(now - lacks_since) / MICROSECONDS:.3f} s, and leader {turn.process.name} of epoch "
                     f"{replica.leader_epoch} keeps it in the ISR {list(led.isr)}",
+                )
+
+    def _check_joining(self, turn: ReplicaTurn, led: _Led, proposed: tuple[int, ...]) -> None:
+        replica = turn.replica
+        epoch, start = self._epoch_starts.get((replica.broker, replica.topic, replica.partition), (-1, 0))
+        needed = max(led.high_watermark, start if epoch == replica.leader_epoch else 0)
+        for member in set(proposed) - {replica.broker, *led.isr}:
+            had = led.had.get(member, -1)
+            if had < needed:
+                raise InvariantBroken(
+                    "IS-06",
+                    f"{turn.watched.log.name}: leader {turn.process.name} of epoch {replica.leader_epoch}, which begins "
+                    f"at {start}, proposes that {self.cluster.names[member]} joins the ISR {list(led.isr)}, and it has "
+                    f"had records up to {max(had, 0)} of {needed}",
                 )
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""IS-03 as the observer asserts it: a leader keeps no member that does not follow; the limit here is a second."""
+"""IS-03 and IS-06 as the observer asserts them: who is proposed for the ISR; the limit here is a second."""
 
 from __future__ import annotations
 
@@ -105,9 +105,50 @@ def test_a_proposal_that_ended_within_its_turn_was_made() -> None:
     """Seed 914911 of worlds: the leader had no connection to a controller, and took the proposal back at once."""
     cluster = lagging()
     at(cluster, 9.0)
-    cluster.show("b1", "isr_proposed")
+    cluster.show("b1", "isr_proposed", isr=(1, 2))
     at(cluster, 10.5)
     cluster.show("b1")
     at(cluster, 10.6)
     with pytest.raises(InvariantBroken, match=r"^IS-03"):
         cluster.show("b1")
+
+
+# -- joining --------------------------------------------------------------------------------------------------------
+
+
+def outside(had: int) -> Cluster:
+    """B2 leads epoch 1 with two records, of which one is known to be committed; b3 is no member and has `had`."""
+    cluster = Cluster()
+    cluster.change(isr=[1, 2])
+    for value in (10, 11):
+        cluster.append(0, value, "b1", "b2", *(("b3",) if value < 10 + had else ()))
+    cluster.replica("b2").high_watermark = 1
+    cluster.show("b2")
+    cluster.change(leader=2)
+    leader = cluster.replica("b2")
+    cluster.replica("b1").is_leader, leader.is_leader, leader.leader_epoch = False, True, 1
+    cluster.show("b2", "leader")
+    return cluster
+
+
+@pytest.mark.parametrize("had", [0, 1])
+def test_one_that_has_not_reached_the_epochs_start_is_not_proposed(had: int) -> None:
+    cluster = outside(had)
+    with pytest.raises(InvariantBroken, match=rf"^IS-06: .* b2 of epoch 1, which begins at 2, .* b3 .* to {max(had, 0)}"):
+        cluster.show("b2", "isr_proposed", isr=(1, 2, 3))
+
+
+def test_one_that_has_reached_the_epochs_start_joins() -> None:
+    cluster = outside(2)
+    cluster.append(1, 12, "b2")
+    cluster.show("b2", "isr_proposed", isr=(1, 2, 3))
+
+
+def test_one_that_lost_what_it_had_in_this_epoch_is_proposed_by_its_last_fetch() -> None:
+    cluster = outside(2)
+    cluster.truncate("b3", 1)
+    cluster.show("b2", "isr_proposed", isr=(1, 2, 3))
+
+
+def test_a_leader_proposes_whoever_stays() -> None:
+    outside(0).show("b2", "isr_proposed", isr=(2,))
