@@ -137,8 +137,8 @@ class LaggingMembers(Rule):
             if had < needed:
                 raise InvariantBroken(
                     "IS-06",
-                    f"{turn.watched.log.name}: leader {turn.process.name} of epoch {replica.leader_epoch}, which begins "
-                    f"at {start}, proposes that {self.cluster.names[member]} joins the ISR {list(led.isr)}, and it has "
+                    f"{turn.watched.log.name}: leader {turn.process.name} of epoch {replica.leader_epoch}, which "
+                    f"begins at {start}, proposes that {self.cluster.names[member]} joins the ISR {list(led.isr)}, and it has "
                     f"had records up to {max(had, 0)} of {needed}",
                 )
 
