@@ -138,8 +138,8 @@ class LaggingMembers(Rule):
                 raise InvariantBroken(
                     "IS-06",
                     f"{turn.watched.log.name}: leader {turn.process.name} of epoch {replica.leader_epoch}, which "
-                    f"begins at {start}, proposes that {self.cluster.names[member]} joins the ISR {list(led.isr)}, and it has "
-                    f"had records up to {max(had, 0)} of {needed}",
+                    f"begins at {start}, proposes that {self.cluster.names[member]} joins the ISR {list(led.isr)}, and "
+                    f"it has had records up to {max(had, 0)} of {needed}",
                 )
 
     @staticmethod
