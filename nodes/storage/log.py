@@ -526,7 +526,10 @@ class Log:
         self._sync_removals()
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""
+        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once.
+
+        The start is written down too: the log may begin within a batch that its first segment will hold as a whole.
+        """
         self._keeper.before_cut(min(offset, self.start_offset))
         # In this order, so that a crash in between leaves a shorter log, which a scan describes completely.
         self.producers.forget_all()
@@ -536,6 +539,7 @@ class Log:
         self._sync_removals()
         self.start_offset = offset
         self.durable_offset = min(self.durable_offset, offset)
+        self._keeper.start_moved()
 
     def _sync_removals(self) -> None:
         """Sync removals: segments and snapshots that a power loss brings back would be taken as part of new records."""

@@ -13,7 +13,7 @@ from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.metadata.image import Topic
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import NullTrace
-from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.records import Record, build_batch, patch
 from squall.nodes.storage import checkpoints
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.errors import CorruptFile
@@ -225,3 +225,18 @@ def test_a_cut_within_the_batch_that_a_log_begins_in_leaves_its_start(disk: SimD
     log.truncate_to(4)
     assert (log.start_offset, log.end_offset) == (3, 3)
     assert checkpoints.read_offsets(disk, checkpoints.LOG_STARTS) == {NAME: 3}
+
+
+def test_a_follower_that_begins_within_a_batch_does_so_after_a_restart(disk: SimDisk) -> None:
+    """DP-16, seed 173 of worlds: the first record of that batch is deleted, and its segment has all of them."""
+    logs = manager(disk)
+    log, _ = logs.claim(TOPIC, 0, SMALL)
+    log.restart_at(3)
+    logs.settle()
+    batch = build_batch([Record(value=b"v")] * 5)
+    patch(batch, 2, 1)
+    log.append_as_follower(batch)
+    assert (log.start_offset, log.end_offset) == (3, 7)
+    log.flush()
+    found, _ = manager(disk).claim(TOPIC, 0, SMALL)
+    assert (found.start_offset, found.end_offset) == (3, 7)
