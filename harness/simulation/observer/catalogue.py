@@ -38,6 +38,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_commitment import Qu
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
@@ -57,6 +58,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,
+    QuorumVoters,
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,

@@ -256,13 +256,15 @@ class Observer:
         log = watched.log
         place = (process.name, process.incarnation)
         start, end = replica.log.start_offset, replica.end_offset
+        removed = None
         if cut is not None:
+            removed = log.first_from(place, cut)
             log.cut(place, cut)
         seen = log.seen(place, start)
         if start > seen.examined:
             log.forget(place)
             seen = log.seen(place, start)
-        turn = ReplicaTurn(process, watched, replica, seen, cut)
+        turn = ReplicaTurn(process, watched, replica, seen, cut, removed)
         for hook in self._on_touch:
             hook(turn)
         examined = seen.examined

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from squall.harness.simulation.observer.state.client_checker import Promised
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, Watched
-from squall.harness.simulation.observer.state.observed_log import SeenReplica
+from squall.harness.simulation.observer.state.observed_log import Batch, SeenReplica
 from squall.harness.simulation.world.memory.broker_node import MemoryBroker
 from squall.harness.simulation.world.memory.controller_node import MemoryController
 from squall.harness.simulation.world.process import SimProcess
@@ -52,13 +52,18 @@ class QuorumTurn(NamedTuple):
 
 
 class ReplicaTurn(NamedTuple):
-    """A turn that touched a replica of a topic-partition. `cut` is where its log was truncated."""
+    """A turn that touched a replica of a topic-partition.
+
+    `cut` is where its log was truncated, `removed` the first batch that went by that, if all of what went lay above the
+    replica's high watermark.
+    """
 
     process: SimProcess
     watched: Watched
     replica: TopicPartitionReplica
     seen: SeenReplica
     cut: int | None
+    removed: Batch | None = None
 
 
 class Rule:

@@ -1,14 +1,26 @@
-"""DP-13: a truncated log has no epoch beyond its end (rule 14).
+"""DP-13: a follower truncates what differs from its leader's log, and claims no epoch beyond its end (rule 14).
 
-A follower reports its last known epoch as fetched. If that epoch has no records, every fetch returns the same
-truncation, forever: no log differs, and the follower makes no progress. Source: KIP-101, KIP-595. Asserted on a replica
-that was truncated in this turn. Legal: a replica that has become a leader since, whose epoch begins at its log's end.
+* A follower reports its last known epoch as fetched. If that epoch has no records, every fetch returns the same
+  truncation, forever: no log differs, and the follower makes no progress. Asserted on a replica that was truncated in
+  this turn. Legal: a replica that has become a leader since, whose epoch begins at its log's end.
+* Two logs that have records of the same epoch have the same ones up to the lesser end. So a follower that is told where
+  its log diverges never removes a batch that its leader has. To remove more costs no committed record by itself: the
+  follower fetches it again. But until then one replica less has it. Asserted where the leader runs and leads the epoch
+  that the follower follows. Legal: a follower that begins again at its leader's start; what it removes in the turn in
+  which it hears of an epoch, before it has asked the leader, and what its high watermark covered, since what is lost
+  by that is judged by other rules.
+
+Source: KIP-101, KIP-279, KIP-595.
 """
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from collections.abc import Mapping
+from typing import Any
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.replication.replica import TopicPartitionReplica
 
@@ -16,8 +28,47 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 class TruncatedEpochs(Rule):
     """See the module."""
 
+    events = ("follower",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._began: set[tuple[int, str, int]] = set()
+        """By node id, topic and partition, the replicas that begin to follow in a turn that is not examined yet."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._began.add((int(fields["broker"]), str(fields["topic"]), int(fields["partition"])))
+
+    def died(self, process: SimProcess) -> None:
+        self._began.clear()
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        replica, place = turn.replica, (turn.replica.broker, turn.replica.topic, turn.replica.partition)
+        if place in self._began:
+            self._began.discard(place)
+        elif turn.removed is not None and not replica.is_leader:
+            self._check_removed(turn, turn.removed)
+
+    def _check_removed(self, turn: ReplicaTurn, removed: Batch) -> None:
+        replica, log = turn.replica, turn.watched.log
+        name = log.leaders.get(replica.leader_epoch)
+        leader = None if name is None else self.cluster.replica_of(name, (replica.topic_id, replica.partition))
+        if leader is None or not leader.is_leader or leader.leader_epoch != replica.leader_epoch:
+            return
+        if _has(leader, removed):
+            raise InvariantBroken(
+                "DP-13",
+                f"{log.name}: {turn.process.name} has cut its log to {turn.cut}, and removes batch {removed}, which "
+                f"its leader {name} of epoch {leader.leader_epoch} has as well",
+            )
+
     def truncated(self, process: SimProcess, where: str, replica: TopicPartitionReplica) -> None:
         check_truncation(where, process.name, replica)
+
+
+def _has(leader: TopicPartitionReplica, batch: Batch) -> bool:
+    start, end = max(batch.base, leader.log.start_offset), leader.end_offset
+    reads = batches_of(lambda offset, upper: leader.read(offset, READ_BYTES, upper, at_least_one=True), start, end)
+    return any(found == batch for found, _ in reads)
 
 
 def check_truncation(log: str, name: str, replica: TopicPartitionReplica) -> None:

@@ -142,6 +142,26 @@ class ObservedLog:
         """Forget a replica that was deleted or restarted its log elsewhere: it is examined again from its start."""
         self._seen.pop(place, None)
 
+    def first_from(self, place: tuple[str, int], offset: int) -> Batch | None:
+        """Return a replica's first batch that ends at or above an offset, unless its high watermark covers that."""
+        seen = self._seen.get(place)
+        if seen is None or offset < seen.high_watermark:
+            return None
+        return next((one for one in seen.tail if one.last >= offset), None)
+
+    def last_below(self, place: tuple[str, int], offset: int) -> Batch | None:
+        """Return the batch that ends at `offset`, of those examined in a replica above its high watermark so far."""
+        seen = self._seen.get(place)
+        return None if seen is None else next((one for one in seen.tail if one.last == offset - 1), None)
+
+    def has(self, name: str, batch: Batch) -> bool:
+        """Return whether a host's replica was last seen to have a batch, in any incarnation of its node.
+
+        Where its high watermark covers the batch, it has it.
+        """
+        replicas = (seen for place, seen in self._seen.items() if place[0] == name)
+        return any(seen.high_watermark > batch.last or batch in seen.tail for seen in replicas)
+
     def cut(self, place: tuple[str, int], offset: int) -> None:
         """Record that a replica has truncated its log to `offset`."""
         seen = self._seen.get(place)

@@ -12,7 +12,7 @@ member that lags catches up before it is elected.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_commitment import Qu
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
@@ -82,6 +83,7 @@ from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Leader, Unattached
+from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import Applied, OffsetAnswer, PartitionState
 from squall.nodes.replication.remote import RemoteReplica
@@ -449,6 +451,26 @@ def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
 
 
+def counts_by_voters_once_they_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower counts by the voters of its log only when it knows that they are committed."""
+    follow, advance = Core.follow_voters, Core.raise_high_watermark
+    waiting: dict[int, list[tuple[int, VoterSet]]] = {}
+
+    def waits(self: Core, now: int, changes: Sequence[tuple[int, VoterSet]]) -> None:
+        for offset, voters in changes:
+            self.trace.event("voters", node=self.config.node_id, offset=offset, voters=list(voters.ids))
+            waiting.setdefault(id(self), []).append((offset, voters))
+
+    def advances(self: Core, offset: int) -> None:
+        advance(self, offset)
+        due = [one for one in waiting.get(id(self), []) if one[0] < offset]
+        waiting[id(self)] = [one for one in waiting.get(id(self), []) if one[0] >= offset]
+        follow(self, 0, due)
+
+    monkeypatch.setattr(Core, "follow_voters", waits)
+    monkeypatch.setattr(Core, "raise_high_watermark", advances)
+
+
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ZooKeeper-era broker that stops tells the controller, closes its files, and forgets its session."""
 
@@ -510,6 +532,14 @@ PROOFS: tuple[Proof, ...] = (
         a_leader_without_everything_resigns,
         "lagging-voter",
         "test_invariants::test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew",
+    ),
+    Proof(
+        QuorumVoters,
+        "QC-01",
+        counts_by_voters_once_they_are_committed,
+        "worlds",
+        "test_quorum_rules::test_a_follower_takes_what_it_is_sent",
+        seed=6,
     ),
     Proof(
         AppliedMetadata,

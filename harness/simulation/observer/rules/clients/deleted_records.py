@@ -3,7 +3,10 @@
 The response states the low watermark: no replica that is alive has anything below it, so no later poll may deliver it,
 whichever replica answers. Source: KIP-107.
 
-Asserted when a poll completes that began after the response. Legal:
+Asserted when the response arrives, on every replica that its leader counts as alive, and when a poll completes that
+began after it. Legal:
+
+* a replica that a reassignment is adding, of which the leader may not have known yet; one whose broker is down;
 
 * a poll that began before the response arrived;
 * an answer by a broker that was fenced for the leader when the response came: it did not count, and brings its old log
@@ -52,8 +55,27 @@ class DeletedRecords(Rule):
             if self.cluster.is_only_topic_of_its_name(operation.topic) and alive:
                 deletion = _Deletion(completion.log_start, event.completed, alive, promised.losses)
                 self._deletions.setdefault(id(promised), []).append(deletion)
+                self._check_replicas(event, deletion)
         elif operation.f in (POLL, FINAL_POLL) and completion.offsets:
             self._check(event, promised)
+
+    def _check_replicas(self, event: Event, deletion: _Deletion) -> None:
+        operation, completion, cluster = event.operation, event.completion, self.cluster
+        image = cluster.images.newest_image
+        topic_id = None if image is None else image.topic_ids.get(operation.topic or "")
+        if topic_id is None or completion is None or operation.partition is None:
+            return
+        key = (topic_id, operation.partition)
+        registration = cluster.images.newest[key]
+        for broker in deletion.alive.intersection(registration.replicas).difference(registration.adding):
+            replica = cluster.replica_of(cluster.names[broker], key)
+            if replica is not None and replica.log.start_offset < deletion.low_watermark:
+                raise InvariantBroken(
+                    "DP-16",
+                    f"{operation.topic}-{operation.partition}: {cluster.names.get(completion.node or 0)} says that "
+                    f"everything below {deletion.low_watermark} is deleted, and the log of {cluster.names[broker]} "
+                    f"begins at {replica.log.start_offset}",
+                )
 
     def _alive(self, node: int | None) -> frozenset[int]:
         """Return the brokers that are unfenced in the image of this one; none if it has died since."""

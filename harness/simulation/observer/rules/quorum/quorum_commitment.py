@@ -1,7 +1,13 @@
-"""HWM: a leader commits nothing before a record of its own epoch, which also commits all older ones (QC-16).
+"""HWM: a leader commits what a majority of the voters has, and nothing before a record of its own epoch (QC-16).
 
-Source: KIP-595 and Raft, section 5.4.2. Asserted in each turn that moves the leader's log or its high watermark. Legal:
-a high watermark that is not known yet.
+Source: KIP-595 and Raft, section 5.4.2. Asserted in each turn that moves the leader's log or its high watermark:
+
+* the high watermark lies beyond the start of the epoch: a record of the epoch also commits all older ones;
+* a majority of the leader's voters has the leader's last batch below it. What a voter has is what its log was last seen
+  to have, in whichever incarnation: it acknowledges only what is durable.
+
+Legal: a high watermark that is not known yet; a voter that has died since it acknowledged; a last batch that a snapshot
+has replaced.
 """
 
 from __future__ import annotations
@@ -16,11 +22,27 @@ class QuorumCommitment(Rule):
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         role = turn.node.raft.role
-        if not isinstance(role, Leader):
+        if not isinstance(role, Leader) or role.high_watermark is None:
             return
-        if role.high_watermark is not None and role.high_watermark <= role.epoch_start_offset:
+        if role.high_watermark <= role.epoch_start_offset:
             raise InvariantBroken(
                 "HWM",
                 f"{turn.process.name} leads quorum epoch {role.epoch} from offset {role.epoch_start_offset} on, and "
                 f"counts records up to {role.high_watermark} as committed, all of older epochs",
+            )
+        if turn.before is not None and role.high_watermark > turn.before[1]:
+            self._check_majority(turn, role.epoch, role.high_watermark)
+
+    def _check_majority(self, turn: QuorumTurn, epoch: int, high_watermark: int) -> None:
+        log, voters, own = self.cluster.quorum, turn.node.raft.voters, turn.process
+        last = log.last_below((own.name, own.incarnation), high_watermark)
+        if last is None:
+            return
+        names = [self.cluster.names[voter] for voter in voters.ids]
+        having = [name for name in names if name == own.name or log.has(name, last)]
+        if len(having) < voters.majority:
+            raise InvariantBroken(
+                "HWM",
+                f"{own.name} leads quorum epoch {epoch} and counts records up to {high_watermark} as committed; batch "
+                f"{last} is at {having} only, {voters.majority} of {list(voters.ids)} are needed",
             )

@@ -18,7 +18,17 @@ def with_three() -> Cluster:
     return cluster
 
 
-def deletes(cluster: Cluster, low_watermark: int, *, at: int = 100, leader_epoch: int = 0) -> None:
+def deletes(
+    cluster: Cluster,
+    low_watermark: int,
+    *,
+    at: int = 100,
+    leader_epoch: int = 0,
+    on: tuple[str, ...] = ("b1", "b2", "b3"),
+) -> None:
+    """B1 answers that everything below this is deleted, as it is on these brokers."""
+    for name in on:
+        cluster.replica(name).log.start_offset = low_watermark
     operation = Operation(DELETE_RECORDS, 9, 9, 4, 0, TOPIC, 0)
     completion = Completion(OK, log_start=low_watermark, leader_epoch=leader_epoch, node=1)
     cluster.observer.client_event(Event(operation, at - 50, completion, at))
@@ -38,6 +48,25 @@ def test_records_below_an_acknowledged_low_watermark_break_dp_16() -> None:
         polls(cluster, 1, 2)
 
 
+def test_a_response_before_every_replica_has_deleted_breaks_dp_16() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-16: events-0: b1 says that .* below 2 is deleted, .* b3 begins at 0"
+    ):
+        deletes(with_three(), 2, on=("b1", "b2"))
+
+
+def test_a_broker_that_is_down_deletes_later() -> None:
+    cluster = with_three()
+    cluster.processes["b3"].up = False
+    deletes(cluster, 2, on=("b1", "b2"))
+
+
+def test_a_replica_that_is_being_added_may_be_unknown_to_the_leader() -> None:
+    cluster = with_three()
+    cluster.change(isr=[1, 2], adding_replicas=[3])
+    deletes(cluster, 2, on=("b1", "b2"))
+
+
 def test_records_from_the_low_watermark_on_may_be_delivered() -> None:
     cluster = with_three()
     deletes(cluster, 2)
@@ -53,7 +82,7 @@ def test_a_poll_that_began_before_the_deletion_was_acknowledged_may_have_them() 
 def test_a_broker_that_was_fenced_then_did_not_count() -> None:
     cluster = with_three()
     cluster.decide(FenceBrokerRecord(id=2, epoch=1))
-    deletes(cluster, 2)
+    deletes(cluster, 2, on=("b1", "b3"))
     polls(cluster, 1, 2, node=2)
     with pytest.raises(InvariantBroken, match=r"^DP-16"):
         polls(cluster, 1, 2, node=3)

@@ -96,7 +96,10 @@ def test_what_a_member_once_had_is_known_to_the_leader() -> None:
     """It restarted without its last record, and the leader does not know that before its next fetch."""
     cluster = lagging()
     cluster.append(0, 11, "b3")
-    cluster.truncate("b3", 1)
+    cluster.observer.power_lost("b3")
+    cluster.processes["b3"].incarnation += 1
+    cluster.replica("b3").log.cut(1)
+    cluster.show("b3")
     at(cluster, 9.0)
     cluster.show("b1")
 

@@ -1,0 +1,90 @@
+"""QC-01: the voters of a quorum change one at a time, after what came before is committed, and are those of the log.
+
+Two majorities of sets that differ by one voter have a voter in common; of sets that differ by two they need not. So a
+leader writes another set only when the one before is committed, and when it has committed a record of its own epoch:
+until then, another leader may have written a set that it does not know of. Whoever has such a record counts by it, and
+whoever truncates it counts by the set before.
+
+Source: KIP-853; Ongaro's dissertation, section 4.1, and the correction of 2015. Asserted
+
+* in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
+  a record of the leader's epoch;
+* in each turn that moves a replica: its voters are those of the last record of voters below its log's end.
+
+Legal: the first voters that a log has; a log that begins after a snapshot, whose voters precede all records; another
+incarnation, until it has shown records of voters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.raft.roles import Leader
+
+Voters = frozenset[int]
+
+
+class QuorumVoters(Rule):
+    """See the module."""
+
+    events = ("voters",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._new: list[tuple[int, Voters]] = []
+        """Offset and voters, of a turn that is not examined yet."""
+        self._logged: dict[tuple[str, int], dict[int, Voters]] = {}
+        """By host and incarnation, the voters by the offsets of their records, in the order of these."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._new.append((int(fields["offset"]), frozenset(fields["voters"])))
+
+    def died(self, process: SimProcess) -> None:
+        self._new.clear()
+
+    def quorum_moved(self, turn: QuorumTurn) -> None:
+        new, self._new = self._new, []
+        place = (turn.process.name, turn.process.incarnation)
+        if turn.reset is not None:
+            self._logged.pop(place, None)
+        logged = self._logged.setdefault(place, {})
+        for offset in [offset for offset in logged if turn.cut is not None and offset >= turn.cut]:
+            del logged[offset]
+        for offset, voters in new:
+            if logged:
+                self._check_change(turn, offset, voters, *next(reversed(logged.items())))
+            logged[offset] = voters
+        self._check_counted(turn, logged)
+
+    def _check_change(self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters) -> None:
+        role = turn.node.raft.role
+        if not isinstance(role, Leader) or offset < role.epoch_start_offset or turn.before is None:
+            return
+        committed, wrong = turn.before[1], ""
+        if len(voters ^ before) > 1:
+            wrong = f"which differ from {sorted(before)} by more than one"
+        elif last >= committed:
+            wrong = f"and the voters {sorted(before)} before, at offset {last}, are not committed"
+        elif role.epoch_start_offset >= committed:
+            wrong = f"and has committed nothing of its epoch, which begins at {role.epoch_start_offset}"
+        if wrong:
+            raise InvariantBroken(
+                "QC-01",
+                f"{turn.process.name} leads quorum epoch {role.epoch} and writes the voters {sorted(voters)} at offset "
+                f"{offset}, {wrong}",
+            )
+
+    def _check_counted(self, turn: QuorumTurn, logged: dict[int, Voters]) -> None:
+        counted = frozenset(turn.node.raft.voters.ids)
+        if logged and counted != next(reversed(logged.values())):
+            offset, voters = next(reversed(logged.items()))
+            raise InvariantBroken(
+                "QC-01",
+                f"{turn.process.name} counts by the voters {sorted(counted)}, and the last ones in its log, at offset "
+                f"{offset}, are {sorted(voters)}",
+            )

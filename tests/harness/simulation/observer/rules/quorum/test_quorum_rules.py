@@ -1,0 +1,213 @@
+"""ELECT, HWM and QC-01 as the observer asserts them on the metadata quorum: votes, majorities and voters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
+from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
+from squall.harness.simulation.observer.rules.rule import QuorumTurn
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.raft.config import Voter
+from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.roles import Candidate, Leader, Unattached
+from squall.nodes.raft.voters import VoterSet
+from tests.harness.simulation.observer.observed import sealed
+
+EPOCH = 5
+
+
+class Quorum:
+    """Controllers 1 to 3, of which each rule sees just what it looks at."""
+
+    def __init__(self, *voters: int) -> None:
+        self.voters = voters or (1, 2, 3)
+        self.nodes = {one: self._node(one) for one in (1, 2, 3)}
+        self.processes = {
+            one: SimpleNamespace(name=f"c{one}", incarnation=1, node=node, now=0) for one, node in self.nodes.items()
+        }
+        self.cluster = ObservedCluster(acks_all=True, unclean_allowed=False)
+        self.cluster.names = {one: f"c{one}" for one in (1, 2, 3)}
+        self.cluster.processes = {f"c{one}": process for one, process in self.processes.items()}  # type: ignore[misc]
+
+    def _node(self, number: int) -> Any:
+        voters = VoterSet(tuple(Voter(one, f"10.0.0.{one}", 9093) for one in self.voters))
+        log = SimpleNamespace(last_epoch=EPOCH - 1, end_offset=10)
+        raft = SimpleNamespace(role=Unattached(EPOCH, None, 0), epoch=EPOCH, voters=voters, log=log)
+        return SimpleNamespace(raft=raft, config=SimpleNamespace(node_id=number), broker=None)
+
+    def stands(self, number: int) -> None:
+        self.nodes[number].raft.role = Candidate(EPOCH, ReplicaKey(number), 0, 0, {}, {})
+
+    def leads(self, number: int, high_watermark: int | None = None, start: int = 8) -> None:
+        self.nodes[number].raft.role = Leader(
+            EPOCH, leader_id=number, epoch_start_offset=start, since=0, majority=2, others={},
+            high_watermark=high_watermark,
+        )  # fmt: skip
+
+    def turn(self, number: int, *, before: int = 0, cut: int | None = None) -> QuorumTurn:
+        """A turn of this controller, whose high watermark was `before`."""
+        node = self.nodes[number]
+        is_leader = isinstance(node.raft.role, Leader)
+        now = (node.raft.log.end_offset, before, is_leader, EPOCH)
+        return QuorumTurn(self.processes[number], node, (0, before, is_leader, EPOCH), now, cut, None)  # type: ignore[arg-type]
+
+
+# -- votes ----------------------------------------------------------------------------------------------------------
+
+
+def votes(quorum: Quorum, rule: QuorumLeader, voter: int, candidate: int) -> None:
+    rule.traced("vote", {"node": voter, "epoch": EPOCH, "candidate": candidate})
+    rule.messages_seen(quorum.processes[voter], quorum.nodes[voter])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "end", "legal"),
+    [(EPOCH - 1, 10, True), (EPOCH - 1, 9, False), (EPOCH - 2, 12, False), (EPOCH, 5, True)],
+)
+def test_a_vote_goes_to_a_log_that_has_as_much(last_epoch: int, end: int, legal: bool) -> None:
+    """QC-07: by last epoch, then by end."""
+    quorum = Quorum()
+    rule = QuorumLeader(quorum.cluster)
+    quorum.stands(2)
+    quorum.nodes[2].raft.log = SimpleNamespace(last_epoch=last_epoch, end_offset=end)
+    if legal:
+        votes(quorum, rule, 1, 2)
+    else:
+        with pytest.raises(InvariantBroken, match=rf"^ELECT: c1 votes in quorum epoch 5 for c2, .* ends at {end} "):
+            votes(quorum, rule, 1, 2)
+
+
+def test_a_candidate_that_has_given_up_may_have_lost_records() -> None:
+    quorum = Quorum()
+    quorum.nodes[2].raft.log = SimpleNamespace(last_epoch=0, end_offset=0)
+    votes(quorum, QuorumLeader(quorum.cluster), 1, 2)
+
+
+def test_a_vote_in_the_turn_of_the_death_is_not_looked_at() -> None:
+    quorum = Quorum()
+    rule = QuorumLeader(quorum.cluster)
+    quorum.stands(2)
+    quorum.nodes[2].raft.log = SimpleNamespace(last_epoch=0, end_offset=0)
+    rule.traced("vote", {"node": 1, "epoch": EPOCH, "candidate": 2})
+    rule.died(quorum.processes[1])  # type: ignore[arg-type]
+    rule.messages_seen(quorum.processes[3], quorum.nodes[3])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("voters", "legal"), [((2, 3), True), ((2,), False), ((1, 9), False)])
+def test_a_leader_has_the_votes_of_a_majority_of_the_voters(voters: tuple[int, ...], legal: bool) -> None:
+    """QC-09; what others than voters say does not count."""
+    quorum = Quorum()
+    rule = QuorumLeader(quorum.cluster)
+    for voter in voters:
+        rule.traced("vote", {"node": voter, "epoch": EPOCH, "candidate": 2})
+    quorum.leads(2)
+    if legal:
+        rule.quorum_led(quorum.turn(2))
+    else:
+        with pytest.raises(
+            InvariantBroken, match=r"^ELECT: c2 leads quorum epoch 5 by the votes of .* 2 of \[1, 2, 3\]"
+        ):
+            rule.quorum_led(quorum.turn(2))
+
+
+# -- what a majority has --------------------------------------------------------------------------------------------
+
+
+def commits(high_watermark: int, *having: int, other: int = EPOCH) -> None:
+    """C1 leads and commits up to here; it and these have its batch, the others one of another epoch there."""
+    quorum = Quorum()
+    for one in (1, 2, 3):
+        epoch = EPOCH if one in (1, *having) else other
+        content = sealed(0, epoch, b"one", b"two")
+        ends = 0 if epoch == EPOCH and one not in (1, *having) else 2
+        quorum.cluster.quorum.examine((f"c{one}", 1), lambda offset, upper, content=content: content, 0, ends)  # type: ignore[misc]
+    quorum.leads(1, high_watermark, start=0)
+    QuorumCommitment(quorum.cluster).quorum_moved(quorum.turn(1))
+
+
+def test_what_a_majority_has_is_committed() -> None:
+    commits(2, 3)
+
+
+@pytest.mark.parametrize("other", [EPOCH, EPOCH - 1])
+def test_what_one_of_three_has_is_not(other: int) -> None:
+    """Those that have as many records, but others, do not count."""
+    with pytest.raises(InvariantBroken, match=r"^HWM: c1 leads .* batch 0–1 of epoch 5, .* at \['c1'\] only, 2 of"):
+        commits(2, other=other)
+
+
+def test_a_voter_has_what_an_earlier_incarnation_had() -> None:
+    quorum = Quorum()
+    content = sealed(0, EPOCH, b"one")
+    for one in (1, 2):
+        quorum.cluster.quorum.examine((f"c{one}", 1), lambda offset, upper: content, 0, 1)
+    quorum.processes[2].incarnation = 2
+    quorum.leads(1, 1, start=0)
+    QuorumCommitment(quorum.cluster).quorum_moved(quorum.turn(1))
+
+
+# -- voters ---------------------------------------------------------------------------------------------------------
+
+
+class Written:
+    """C1 leads from offset 8 on, knows `committed`, and has the voters 1 and 2 at offset 1."""
+
+    def __init__(self, committed: int) -> None:
+        self.quorum = Quorum(1, 2)
+        self.rule = QuorumVoters(self.quorum.cluster)
+        self.committed = committed
+        self.writes(1, 1, 2)
+        self.quorum.leads(1)
+
+    def writes(self, offset: int, *voters: int, cut: int | None = None, counts: tuple[int, ...] = ()) -> None:
+        self.rule.traced("voters", {"node": 1, "offset": offset, "voters": list(voters)})
+        self.moves(*(counts or voters), cut=cut)
+
+    def moves(self, *counts: int, cut: int | None = None) -> None:
+        raft = self.quorum.nodes[1].raft
+        raft.voters = VoterSet(tuple(Voter(one, "c", 9093) for one in counts))
+        self.rule.quorum_moved(self.quorum.turn(1, before=self.committed, cut=cut))
+
+
+def test_one_voter_more_after_a_record_of_the_epoch_is_legal() -> None:
+    Written(9).writes(10, 1, 2, 3)
+
+
+def test_before_a_record_of_the_epoch_is_committed_voters_stay() -> None:
+    with pytest.raises(InvariantBroken, match=r"^QC-01: c1 .* at offset 10, and has committed nothing of its epoch"):
+        Written(8).writes(10, 1, 2, 3)
+
+
+def test_two_changes_at_once_are_one_too_many() -> None:
+    with pytest.raises(InvariantBroken, match=r"^QC-01: .* which differ from \[1, 2\] by more than one"):
+        Written(9).writes(10, 1, 3)
+
+
+def test_a_change_waits_for_the_one_before() -> None:
+    written = Written(9)
+    written.writes(10, 1, 2, 3)
+    with pytest.raises(InvariantBroken, match=r"^QC-01: .* \[1, 2, 3\] before, at offset 10, are not committed"):
+        written.writes(11, 1, 3)
+
+
+def test_a_truncation_restores_the_voters_before() -> None:
+    written = Written(9)
+    written.writes(10, 1, 2, 3)
+    written.quorum.nodes[1].raft.role = Unattached(EPOCH, None, 0)
+    written.moves(1, 2, cut=10)
+    with pytest.raises(
+        InvariantBroken, match=r"^QC-01: c1 counts by the voters \[1, 2, 3\], .* offset 1, are \[1, 2\]"
+    ):
+        written.moves(1, 2, 3)
+
+
+def test_a_follower_takes_what_it_is_sent() -> None:
+    written = Written(0)
+    written.quorum.nodes[1].raft.role = Unattached(EPOCH, None, 0)
+    written.writes(9, 2, 3)
