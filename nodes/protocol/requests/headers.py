@@ -96,7 +96,9 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:
-    """A response frame as a list of buffers."""
+    """A response frame as a list of buffers. Raises TypeError for the response of another API: that is a bug here."""
+    if type(message) is not APIS[api_key].response:
+        raise TypeError(f"{type(message).__name__} is no response of {APIS[api_key].key.name}")
     head = _CORRELATION.pack(correlation_id)
     if _response_is_flexible(api_key, type(message), version):
         head += _NO_TAGS

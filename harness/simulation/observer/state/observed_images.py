@@ -96,6 +96,12 @@ class ObservedImages:
                 yield Changed(topic.name, topic.id, number, newest, registration)
 
     def _compare(self, name: str, image: MetadataImage) -> None:
+        names = {topic.name: topic.id for topic in image.topics.values()}
+        if names != image.topic_ids:
+            wrong = sorted(one for one in {*names, *image.topic_ids} if names.get(one) != image.topic_ids.get(one))
+            raise InvariantBroken(
+                "IMAGE", f"{name} finds other topics by name than it has, at offset {image.last_offset}: {wrong}"
+            )
         pattern = self._patterns.get(image.last_offset)
         if pattern is None:
             self._patterns[image.last_offset] = _pattern(image)

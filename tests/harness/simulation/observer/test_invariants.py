@@ -635,6 +635,14 @@ def test_image_breaks_when_two_nodes_hold_different_images_at_one_offset() -> No
         cluster.change(isr=[1, 2])
 
 
+def test_image_breaks_when_a_name_stands_for_another_topic_than_it_has() -> None:
+    """The committed image and the next one are copies: what one forgets, the other must keep."""
+    cluster = Cluster()
+    del cluster.processes["b2"].image.topic_ids[TOPIC]
+    with breaks("IMAGE", "b2 (broker) finds other topics by name than it has"):
+        cluster.change(isr=[1, 2])
+
+
 def test_dp_07_breaks_when_a_high_watermark_lies_beyond_the_log() -> None:
     cluster = Cluster()
     cluster.replica("b1").high_watermark = 5

@@ -55,6 +55,11 @@ def test_a_flexible_response_has_a_tag_section_in_its_header() -> None:
         assert headers.decode_response(ApiKey.METADATA, version, frame) == (77, MetadataResponse())
 
 
+def test_the_response_of_another_api_is_a_bug_and_not_sent() -> None:
+    with pytest.raises(TypeError, match="ApiVersionsResponse is no response of METADATA"):
+        headers.encode_response(ApiKey.METADATA, 9, 77, ApiVersionsResponse())
+
+
 def test_the_response_of_api_versions_always_has_header_0() -> None:
     frame = b"".join(headers.encode_response(ApiKey.API_VERSIONS, 3, 5, ApiVersionsResponse(error_code=35)))
     assert frame[:6] == b"\x00\x00\x00\x05" + b"\x00\x23"
