@@ -432,7 +432,7 @@ class Simulation:
                 ensemble = self.world.ensemble is not None
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 if self.moments is not None:
-                    faults += draw_patterns(seed, *nodes, load)
+                    faults += draw_patterns(seed, *nodes, load, dynamic_voters=self.scenario.cluster.dynamic_voters)
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
                     others = partial(other_settings, self.scenario)

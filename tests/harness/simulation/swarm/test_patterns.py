@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS
+from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER
 from squall.harness.simulation.swarm.patterns import BROKER_MOMENTS, COMBINATIONS, CONTROLLER_MOMENTS, draw_patterns
 from squall.nemesis.entries import NemesisEntry
 
@@ -51,6 +51,19 @@ def test_a_stale_node_gets_no_metadata_while_others_stop() -> None:
     ]
     assert len(held) > 50
     assert sum(bool(beside) for _, beside in held) > 40
+
+
+def test_controllers_do_not_hear_one_another_s_fetches_and_where_they_can_voters_change_then() -> None:
+    everyone = ", ".join(CONTROLLERS)
+    for changed in (False, True):
+        drawn = [draw_patterns(seed, BROKERS, CONTROLLERS, LOAD, dynamic_voters=changed) for seed in range(100)]
+        held = [
+            sum(fault.words.get("from") == fault.words.get("to") == everyone for fault in faults) for faults in drawn
+        ]
+        removed = [sum(fault.kind == REMOVE_VOTER for fault in faults) for faults in drawn]
+        assert 15 < sum(map(bool, held)) < 50 and max(held) > 2
+        assert sum(map(bool, removed)) > 10 if changed else not any(removed)
+        assert all(fault.latest_end < LOAD for faults in drawn for fault in faults)
 
 
 def test_every_kind_of_every_combination_exists() -> None:
