@@ -82,6 +82,13 @@ NODE_PLACES: dict[str, Place] = by_name(
         0.05,
     ),
     Place(
+        "snapshot-paused",
+        "a node that writes a snapshot goes on with it after a tenth of a second, each time",
+        "the image is frozen when a snapshot begins; how long writing takes is open",
+        "SN-01",
+        0.7,
+    ),
+    Place(
         "snapshot-piece-tiny",
         "a piece of a snapshot has 64 bytes at most",
         "the fetcher asks by position for what is left",

@@ -23,6 +23,8 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots, SnapshotWriter
 NEVER = 2**63 - 1
 WRITE_RECORDS = 4_000
 """Records written in one turn: some 20 ms."""
+PAUSE = 100_000
+"""Microseconds that buggify makes a snapshot wait."""
 
 
 class ImageSource(Protocol):
@@ -79,18 +81,19 @@ class SnapshotGenerator:
         self._buggify = buggify
         self._bytes_considered = 0
         self._writer: SnapshotWriter | None = None
+        self._paused_until = 0
         self._values: Iterator[list[bytes]] = iter(())
 
     def advance(self, now: int) -> None:
         """Begin a snapshot if one is due, or continue writing the current one."""
         if self._writer is not None:
-            self._write(now, self._writer)
+            self._go_on(now, self._writer)
         elif self._is_due(now):
             self._begin(now)
 
     def deadline(self) -> int:
         if self._writer is not None:
-            return 0
+            return self._paused_until
         return self._begun_at + self._config.interval if self._config.interval > 0 and self._has_news() else NEVER
 
     def _is_due(self, now: int) -> bool:
@@ -118,6 +121,15 @@ class SnapshotGenerator:
         snapshot_id = SnapshotId(image.last_offset + 1, image.last_epoch)
         self._writer = self._log.begin_snapshot(snapshot_id, self._source.last_applied_ms)
         self._values = snapshot_values(image.clone(), WRITE_RECORDS)
+
+    def _go_on(self, now: int, writer: SnapshotWriter) -> None:
+        if now < self._paused_until:
+            return
+        self._paused_until = 0
+        if self._buggify.happens("snapshot-paused"):
+            self._paused_until = now + PAUSE
+        else:
+            self._write(now, writer)
 
     def _write(self, now: int, writer: SnapshotWriter) -> None:
         values = next(self._values, None)

@@ -134,6 +134,11 @@ class RaftReplica:
         return self._core.high_watermark
 
     @property
+    def pulls(self) -> bool:
+        """Whether followers fetch, as in KRaft; a leader pushes otherwise."""
+        return self._push is None
+
+    @property
     def voters(self) -> VoterSet:
         """The voters by the local log, committed or not (rule 40)."""
         return self._core.voters.latest

@@ -14,7 +14,7 @@ import pytest
 from squall.harness.scenario.buggify_places import PLACES, WORLD_PLACES
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.buggify import NODE_PLACES, OFF
-from squall.nodes.metadata.snapshot_generator import SnapshotConfig, SnapshotGenerator
+from squall.nodes.metadata.snapshot_generator import PAUSE, SnapshotConfig, SnapshotGenerator
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
@@ -132,7 +132,22 @@ def test_an_early_snapshot_is_considered_once_after_each_batch() -> None:
         assert len(controller.raft.snapshots.ids) == made
     latest = controller.raft.snapshots.latest
     assert latest is not None and latest.end_offset <= controller.raft.high_watermark
-    assert isinstance(buggify, At) and buggify.visited == ["snapshot-early"]
+    assert isinstance(buggify, At) and buggify.visited.count("snapshot-early") == 1
+
+
+def test_a_paused_snapshot_holds_what_was_committed_when_it_began() -> None:
+    """SN-01, SN-02: the node replays on in the meantime."""
+    controller = Controller()
+    controller.bring_up(1, 2, 3)
+    raft, now = controller.raft, controller.now
+    generator = SnapshotGenerator(
+        SnapshotConfig(bytes_between=1), raft, controller.controller, now, At("snapshot-paused")
+    )
+    generator.advance(now)
+    generator.advance(now)
+    assert generator.deadline() == now + PAUSE
+    generator.advance(now + PAUSE - 1)
+    assert generator.deadline() == now + PAUSE and not raft.snapshots.ids
 
 
 # -- the controller ------------------------------------------------------------------------------------------------

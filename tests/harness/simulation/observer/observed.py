@@ -167,6 +167,7 @@ class HandMadeRaft:
     high_watermark: int = 0
     durable_offset: int = 0
     is_leader: bool = False
+    pulls: bool = False
     role: object = None
     epoch: int = 1
     address: tuple[str, int] = ("10.0.0.1", 9093)
@@ -263,6 +264,7 @@ class HandMadeProcess:
             config=SimpleNamespace(
                 node_id=self.node_id,
                 replica_lag_time_max_ms=1_000,
+                replica_fetch_wait_max_ms=500,
                 log_retention_bytes=-1,
                 broker_session_timeout_ms=2_000,
                 log_segment_bytes=1 << 30,

@@ -48,6 +48,7 @@ from squall.harness.simulation.observer.rules.plausible_messages import Plausibl
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
@@ -471,6 +472,18 @@ def counts_by_voters_once_they_are_committed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Core, "raise_high_watermark", advances)
 
 
+def leads_by_the_voter_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum resigns when any one voter has not fetched for as long as a majority may."""
+    heard_at = Leader.majority_heard_at
+
+    def oldest(self: Leader) -> int:
+        healthy = heard_at(self)
+        others = [max(self.since, progress.fetched_at) for progress in self.others.values()]
+        return min([healthy, *others])
+
+    monkeypatch.setattr(Leader, "majority_heard_at", oldest)
+
+
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ZooKeeper-era broker that stops tells the controller, closes its files, and forgets its session."""
 
@@ -540,6 +553,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_quorum_rules::test_a_follower_takes_what_it_is_sent",
         seed=6,
+    ),
+    Proof(
+        QuorumFollowing,
+        "QC-18",
+        leads_by_the_voter_that_is_silent_longest,
+        "worlds",
+        "test_quorum_following::test_a_leader_that_nobody_follows_resigns",
+        seed=4,
     ),
     Proof(
         AppliedMetadata,
