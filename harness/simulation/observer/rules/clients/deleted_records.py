@@ -3,10 +3,11 @@
 The response states the low watermark: no replica that is alive has anything below it, so no later poll may deliver it,
 whichever replica answers. Source: KIP-107.
 
-Asserted when the response arrives, on every replica that its leader counts as alive, and when a poll completes that
-began after it. Legal:
+Asserted when the response arrives, on every replica that its leader has counted as alive since the request was sent,
+and when a poll completes that began after it. Legal:
 
-* a replica that a reassignment is adding, of which the leader may not have known yet; one whose broker is down;
+* a replica that a reassignment is adding, of which the leader may not have known yet; one whose broker is down; one
+  whose broker the leader's metadata show as unfenced since a moment after the request (seed 943603);
 
 * a poll that began before the response arrived;
 * an answer by a broker that was fenced for the leader when the response came: it did not count, and brings its old log
@@ -23,6 +24,8 @@ from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.client_checker import Promised
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.workloads.core.operation import DELETE_RECORDS, FINAL_POLL, OK, POLL, Event
 
 
@@ -43,6 +46,15 @@ class DeletedRecords(Rule):
         super().__init__(cluster)
         self._deletions: dict[int, list[_Deletion]] = {}
         """By the identity of the log that the deletion was about."""
+        self._active_since: dict[str, dict[int, int]] = {}
+        """By host, and by the id of a broker that is active in its metadata, since when."""
+
+    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
+        if node.broker is None:
+            return
+        before = self._active_since.get(process.name, {})
+        active = [one.id for one in node.broker.image.brokers.values() if one.active]
+        self._active_since[process.name] = {one: before.get(one, process.now) for one in active}
 
     def completed(self, event: Event, promised: Promised) -> None:
         operation, completion = event.operation, event.completion
@@ -67,7 +79,7 @@ class DeletedRecords(Rule):
             return
         key = (topic_id, operation.partition)
         registration = cluster.images.newest[key]
-        for broker in deletion.alive.intersection(registration.replicas).difference(registration.adding):
+        for broker in self._alive_since(event).intersection(registration.replicas).difference(registration.adding):
             replica = cluster.replica_of(cluster.names[broker], key)
             if replica is not None and replica.log.start_offset < deletion.low_watermark:
                 raise InvariantBroken(
@@ -76,6 +88,15 @@ class DeletedRecords(Rule):
                     f"everything below {deletion.low_watermark} is deleted, and the log of {cluster.names[broker]} "
                     f"begins at {replica.log.start_offset}",
                 )
+
+    def _alive_since(self, event: Event) -> frozenset[int]:
+        """Return the brokers that the answering one has counted as alive since the request was sent."""
+        assert event.completion is not None and event.completed is not None
+        name = self.cluster.names.get(event.completion.node or 0, "")
+        if name not in self._active_since:
+            return frozenset()
+        sent = self.cluster.processes[name].now - (event.completed - event.invoked) // 1_000
+        return frozenset(one for one, since in self._active_since[name].items() if since < sent)
 
     def _alive(self, node: int | None) -> frozenset[int]:
         """Return the brokers that are unfenced in the image of this one; none if it has died since."""

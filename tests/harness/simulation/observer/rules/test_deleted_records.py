@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.nodes.metadata.records import FenceBrokerRecord
+from squall.nodes.metadata.records import FenceBrokerRecord, UnfenceBrokerRecord
 from squall.workloads.core.operation import DELETE_RECORDS, OK, POLL, Completion, Event, Operation
 from tests.harness.simulation.observer.observed import TOPIC, Cluster
+
+
+NOW = 1_000_000
 
 
 def with_three() -> Cluster:
@@ -29,6 +32,7 @@ def deletes(
     """B1 answers that everything below this is deleted, as it is on these brokers."""
     for name in on:
         cluster.replica(name).log.start_offset = low_watermark
+    cluster.processes["b1"].now = NOW
     operation = Operation(DELETE_RECORDS, 9, 9, 4, 0, TOPIC, 0)
     completion = Completion(OK, log_start=low_watermark, leader_epoch=leader_epoch, node=1)
     cluster.observer.client_event(Event(operation, at - 50, completion, at))
@@ -53,6 +57,15 @@ def test_a_response_before_every_replica_has_deleted_breaks_dp_16() -> None:
         InvariantBroken, match=r"^DP-16: events-0: b1 says that .* below 2 is deleted, .* b3 begins at 0"
     ):
         deletes(with_three(), 2, on=("b1", "b2"))
+
+
+def test_a_broker_that_was_unfenced_after_the_request_may_not_have_counted() -> None:
+    """Seed 943603 of worlds: the leader answered while it was fenced."""
+    cluster = with_three()
+    cluster.decide(FenceBrokerRecord(id=3, epoch=2))
+    cluster.processes["b1"].now = NOW
+    cluster.decide(UnfenceBrokerRecord(id=3, epoch=2))
+    deletes(cluster, 2, on=("b1", "b2"))
 
 
 def test_a_broker_that_is_down_deletes_later() -> None:
