@@ -9,7 +9,6 @@ from squall.nodes.metadata.records import FenceBrokerRecord, UnfenceBrokerRecord
 from squall.workloads.core.operation import DELETE_RECORDS, OK, POLL, Completion, Event, Operation
 from tests.harness.simulation.observer.observed import TOPIC, Cluster
 
-
 NOW = 1_000_000
 
 
