@@ -4,10 +4,10 @@ A leader that resigns although it is followed costs an election each time; one t
 answers nobody, and who asks it does not look for another. Asserted after turns of a leader whose followers pull:
 
 * in the turn in which it resigns, no majority of the voters, itself included, had asked it for records or a snapshot
-  within the fetch timeout;
-* while it leads, a majority has within one and a half times that, and half a second more.
+  within the fetch timeout, in its epoch and twice: the first fetch after a divergence proves nothing (seed 945014);
+* while it leads, a majority has asked it anything within one and a half times that, and half a second more.
 
-A fetch counts from its arrival, whatever the leader makes of it. Legal: a leader that stops, or has removed itself; a
+Legal: a leader that stops, or has removed itself; a
 leader that was paused, which resigns in its first turn after; a voter that was added since.
 
 Source: KIP-595, requirement QC-18.
@@ -50,10 +50,26 @@ class _Followed:
     majority: int = 1
     timeout: int = 0
     heard: dict[int, int] = field(default_factory=dict)
+    """By voter, its last fetch of whatever kind."""
+    followed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By voter, its last fetch in the leader's epoch, and the one before."""
+
+    def hear(self, voter: int, epoch: int, now: int) -> None:
+        self.heard[voter] = now
+        if epoch == self.identity[1]:
+            last, _ = self.followed.get(voter, (self.since, self.since))
+            self.followed[voter] = (now, last)
+
+    def majority_follows_since(self, leader: int) -> int | None:
+        """The last time at which a majority had fetched, of which the fetch after that proves that it follows."""
+        return self._majority(leader, {voter: before for voter, (_, before) in self.followed.items()})
 
     def majority_heard_at(self, leader: int) -> int | None:
         """The last time at which a majority was heard, the leader itself included; None if it needs nobody."""
-        others = sorted((self.heard.get(one, self.since) for one in self.voters if one != leader), reverse=True)
+        return self._majority(leader, self.heard)
+
+    def _majority(self, leader: int, times: dict[int, int]) -> int | None:
+        others = sorted((times.get(one, self.since) for one in self.voters if one != leader), reverse=True)
         needed = self.majority - (leader in self.voters)
         return others[needed - 1] if needed > 0 else None
 
@@ -89,9 +105,9 @@ class QuorumFollowing(Rule):
         counts = number in with_quorum.raft.voters.ids
         if followed is not None and counts and (number, followed.identity[1]) in resigned:
             self._hear(process, followed)
-            heard_before = followed.majority_heard_at(number)
+            followed_before = followed.majority_follows_since(number)
             self._count_by(process, followed, with_quorum)
-            self._check_resigned(process, followed, heard_before, followed.majority_heard_at(number))
+            self._check_resigned(process, followed, followed_before, followed.majority_follows_since(number))
         if not leads:
             self._followed.pop(process.name, None)
             return
@@ -113,9 +129,9 @@ class QuorumFollowing(Rule):
     def _hear(process: SimProcess, followed: _Followed) -> None:
         for method, arguments in process.last_inputs:
             if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in FETCHES:
-                fetcher = _fetcher(arguments[1])
-                if fetcher is not None:
-                    followed.heard[fetcher] = process.now
+                fetch = _fetch(arguments[1])
+                if fetch is not None:
+                    followed.hear(*fetch, process.now)
 
     def _check_resigned(self, process: SimProcess, followed: _Followed, *heard: int | None) -> None:
         """Check when a majority was heard, of the voters before this turn and after it."""
@@ -136,12 +152,19 @@ class QuorumFollowing(Rule):
             )
 
 
-def _fetcher(frame: Buffer) -> int | None:
-    """Who asks for metadata; None for any other request."""
+def _fetch(frame: Buffer) -> tuple[int, int] | None:
+    """Who asks for metadata, and in which epoch; None for any other request."""
     _, message = decode_request(frame)
     if isinstance(message, FetchSnapshotRequest):
-        return message.replica_id
+        epochs = [part.current_leader_epoch for topic in message.topics for part in topic.partitions]
+        return message.replica_id, epochs[0] if epochs else -1
     assert isinstance(message, FetchRequest)
-    if all(topic.topic_id != METADATA_TOPIC_ID for topic in message.topics):
+    epochs = [
+        part.current_leader_epoch
+        for topic in message.topics
+        for part in topic.partitions
+        if topic.topic_id == METADATA_TOPIC_ID
+    ]
+    if not epochs:
         return None
-    return message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id
+    return message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id, epochs[0]

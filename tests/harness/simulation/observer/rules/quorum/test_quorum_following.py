@@ -11,7 +11,11 @@ from squall.harness.simulation.observer.rules.quorum.quorum_following import Quo
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from squall.nodes.protocol.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    PartitionSnapshotRequest,
+    TopicSnapshotRequest,
+)
 from squall.nodes.protocol.requests.headers import encode_request
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
@@ -27,13 +31,14 @@ def received() -> None:
     """A name for the input of a frame."""
 
 
-def fetch(replica: int, topic_id: bytes = METADATA_TOPIC_ID) -> bytes:
-    topics = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0)])]
+def fetch(replica: int, topic_id: bytes = METADATA_TOPIC_ID, epoch: int = EPOCH) -> bytes:
+    topics = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, epoch)])]
     return _frame(ApiKey.FETCH, FETCH_VERSION, FetchRequest(replica_state=ReplicaState(replica), topics=topics))
 
 
 def fetch_snapshot(replica: int) -> bytes:
-    return _frame(ApiKey.FETCH_SNAPSHOT, 0, FetchSnapshotRequest(replica_id=replica))
+    topics = [TopicSnapshotRequest(partitions=[PartitionSnapshotRequest(current_leader_epoch=EPOCH)])]
+    return _frame(ApiKey.FETCH_SNAPSHOT, 0, FetchSnapshotRequest(replica_id=replica, topics=topics))
 
 
 def _frame(key: ApiKey, version: int, message: Message) -> bytes:
@@ -71,6 +76,7 @@ class Watched:
 def test_a_leader_that_a_majority_follows_does_not_resign(asks: bytes) -> None:
     watched = Watched()
     watched.turn(1.0, asks)
+    watched.turn(1.5, asks)
     with pytest.raises(
         InvariantBroken, match=r"^QC-18: c1 resigns as leader of quorum epoch 3, although a majority of"
     ):
@@ -79,8 +85,22 @@ def test_a_leader_that_a_majority_follows_does_not_resign(asks: bytes) -> None:
 
 def test_a_leader_that_nobody_follows_resigns() -> None:
     watched = Watched()
-    watched.turn(1.0, fetch(3))
+    watched.turn(1.0, fetch(3), fetch(3))
     watched.resigns(2.0)
+
+
+def test_a_voter_that_asks_once_may_have_another_log() -> None:
+    """Seed 945014 of worlds: it was told where to cut its log, and was not heard again."""
+    watched = Watched()
+    watched.turn(1.0, fetch(3))
+    watched.resigns(1.4)
+
+
+def test_a_voter_that_asks_in_another_epoch_does_not_follow() -> None:
+    watched = Watched()
+    watched.turn(1.0, fetch(3, epoch=EPOCH - 1))
+    watched.turn(1.2, fetch(3, epoch=EPOCH - 1))
+    watched.resigns(1.4)
 
 
 def test_a_leader_that_nobody_follows_may_not_stay_for_long() -> None:
