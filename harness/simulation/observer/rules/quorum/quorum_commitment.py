@@ -3,8 +3,8 @@
 Source: KIP-595 and Raft, section 5.4.2. Asserted in each turn that moves the leader's log or its high watermark:
 
 * the high watermark lies beyond the start of the epoch: a record of the epoch also commits all older ones;
-* a majority of the leader's voters has the leader's last batch below it. What a voter has is what its log was last seen
-  to have, in whichever incarnation: it acknowledges only what is durable.
+* a majority of the leader's voters has the leader's last batch below it. What a voter has is what its log has, or was
+  last seen to have in whichever incarnation: it acknowledges only what is durable.
 
 Legal: a high watermark that is not known yet; a voter that has died since it acknowledged; a last batch that a snapshot
 has replaced.
@@ -12,8 +12,8 @@ has replaced.
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule
-from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.nodes.raft.roles import Leader
 
 
@@ -39,10 +39,18 @@ class QuorumCommitment(Rule):
         if last is None:
             return
         names = [self.cluster.names[voter] for voter in voters.ids]
-        having = [name for name in names if name == own.name or log.has(name, last)]
+        having = [name for name in names if name == own.name or log.has(name, last) or self._holds(name, last)]
         if len(having) < voters.majority:
             raise InvariantBroken(
                 "HWM",
                 f"{own.name} leads quorum epoch {epoch} and counts records up to {high_watermark} as committed; batch "
                 f"{last} is at {having} only, {voters.majority} of {list(voters.ids)} are needed",
             )
+
+    def _holds(self, name: str, batch: Batch) -> bool:
+        """Whether a running voter's log has this batch now; it may have started since it was last examined."""
+        node = node_of_quorum(self.cluster.processes[name].node)
+        if node is None or not node.raft.log.start_offset <= batch.base <= batch.last < node.raft.end_offset:
+            return False
+        reads = batches_of(lambda offset, upper: node.raft.log.read(offset, READ_BYTES), batch.base, batch.last + 1)
+        return next((found for found, _ in reads), None) == batch

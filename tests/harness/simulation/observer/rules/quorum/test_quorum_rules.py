@@ -37,8 +37,8 @@ class Quorum:
 
     def _node(self, number: int) -> Any:
         voters = VoterSet(tuple(Voter(one, f"10.0.0.{one}", 9093) for one in self.voters))
-        log = SimpleNamespace(last_epoch=EPOCH - 1, end_offset=10)
-        raft = SimpleNamespace(role=Unattached(EPOCH, None, 0), epoch=EPOCH, voters=voters, log=log)
+        log = SimpleNamespace(last_epoch=EPOCH - 1, end_offset=10, start_offset=0)
+        raft = SimpleNamespace(role=Unattached(EPOCH, None, 0), epoch=EPOCH, voters=voters, log=log, end_offset=0)
         return SimpleNamespace(raft=raft, config=SimpleNamespace(node_id=number), broker=None)
 
     def stands(self, number: int) -> None:
@@ -148,6 +148,17 @@ def test_a_voter_has_what_an_earlier_incarnation_had() -> None:
     for one in (1, 2):
         quorum.cluster.quorum.examine((f"c{one}", 1), lambda offset, upper: content, 0, 1)
     quorum.processes[2].incarnation = 2
+    quorum.leads(1, 1, start=0)
+    QuorumCommitment(quorum.cluster).quorum_moved(quorum.turn(1))
+
+
+def test_a_voter_that_has_just_started_has_what_is_in_its_log() -> None:
+    """Seed 945032 of worlds: it had died within the turn in which it appended that, and asks for what follows."""
+    quorum = Quorum()
+    content = sealed(0, EPOCH, b"one")
+    quorum.cluster.quorum.examine(("c1", 1), lambda offset, upper: content, 0, 1)
+    quorum.nodes[2].raft.log.read = lambda offset, size: content
+    quorum.nodes[2].raft.end_offset = 1
     quorum.leads(1, 1, start=0)
     QuorumCommitment(quorum.cluster).quorum_moved(quorum.turn(1))
 
