@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid ce28047ddc955cd452c0a472be53d81a
+    17 valid 982b361180cefa4d8908522e5156b431
 """
 
 from __future__ import annotations
