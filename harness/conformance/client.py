@@ -152,6 +152,8 @@ class ConformanceClient:
             version = self.rng.randint(low, high)
             response = await self._request(address, asked, version, ApiVersionsResponse)
             expect(address, "ApiVersions", response.error_code, 0)
+            turned = [one.api_key for one in response.api_keys if not 0 <= one.min_version <= one.max_version]
+            expect(address, "APIs without a version, by ApiVersions", turned, [])
             self._announced[address] = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         return self._announced[address]
 

@@ -20,6 +20,7 @@ from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from squall.nodes.protocol.messages.api_versions import ApiVersionsResponse
 from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsResponse
 from squall.nodes.protocol.messages.create_topics import CreateTopicsResponse
@@ -246,6 +247,12 @@ def test_a_broker_that_closes_the_connection_instead_of_responding_is_seen(monke
     monkeypatch.setattr(ServerRequest, "respond", closes)
     with pytest.raises(NotConforming, match="does not respond to DescribeCluster"):
         conformance(1, (descriptions.cluster,))
+
+
+def test_an_api_that_is_announced_without_a_version_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    respond_wrongly(monkeypatch, ApiVersionsResponse, put(each("api_keys"), min_version=1, max_version=0))
+    with pytest.raises(NotConforming, match="APIs without a version"):
+        conformance(1, ())
 
 
 def test_the_parts_are_drawn_and_equal_for_equal_seeds() -> None:
