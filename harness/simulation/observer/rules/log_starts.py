@@ -9,8 +9,9 @@ committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. As
   more than `retention.bytes` without its first segment.
 
 Legal: a follower, whose start is that of its leader; a start that retention raised in a turn in which the replica was
-also truncated, or in which its node died, since what it had then is not known any more. Retention by age is not
-examined: no simulated run sets `retention.ms`, and the default is a week.
+also truncated, or in which its node died, since what it had then is not known any more: only the first look after the
+start of a node can tell of such a turn. Retention by age is not examined: no simulated run sets `retention.ms`, and the
+default is a week.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class LogStarts(Rule):
         """By name of the topic and number of the partition, the offset up to which a leader was asked to delete."""
         self._unclear: dict[str, int] = {}
         """By host, the last incarnation of its node that died."""
+        self._touched: dict[tuple[str, TopicPartitionId], int] = {}
+        """By host and log, the last incarnation in which the replica was looked at."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         place, offset = (str(fields["topic"]), int(fields["partition"])), int(fields["offset"])
@@ -66,18 +69,22 @@ class LogStarts(Rule):
         self._now = turn.process.now
         replica = turn.replica
         key, start = (replica.topic_id, replica.partition), replica.log.start_offset
+        place = (turn.process.name, key)
+        is_first = self._touched.get(place) != turn.process.incarnation
+        self._touched[place] = turn.process.incarnation
         if start > self._starts.get(key, 0):
-            self._check(turn, start)
+            self._check(turn, start, is_first=is_first)
             self._starts[key] = start
 
-    def _check(self, turn: ReplicaTurn, start: int) -> None:
+    def _check(self, turn: ReplicaTurn, start: int, *, is_first: bool) -> None:
+        """`is_first`: the replica is looked at for the first time since its node started."""
         process, replica = turn.process, turn.replica
         asked = self._asked.get((replica.topic, replica.partition), -1)
         if start <= asked:
             return
         limit = self._setting(process, replica.topic, "retention.bytes")
         kept = self._bytes_of(replica)
-        dying = self._unclear.get(process.name) == process.incarnation - 1
+        dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
         if limit >= 0 and (kept >= limit or turn.cut is not None or dying):
             return
         raise InvariantBroken(

@@ -76,6 +76,17 @@ def test_what_a_node_had_when_it_died_in_a_turn_is_not_known() -> None:
     cluster.raise_start("b3", 2)
 
 
+def test_a_node_that_died_before_keeps_as_much_as_any_other() -> None:
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    process = cluster.processes["b3"]
+    process.up = False
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    process.up, process.incarnation = True, 2
+    cluster.show("b3")
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: .* b3 begins at 3 .* have {SIZE} bytes of the {2 * SIZE}"):
+        cluster.raise_start("b3", 3)
+
+
 def test_a_log_that_retention_never_shortens_breaks_it_at_the_end() -> None:
     cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(SIZE))
     for value in range(14, 34):
