@@ -1,14 +1,19 @@
-"""FD-01: the active controller fences a broker that has been silent for long.
+"""FD-01: the active controller fences a broker that has been silent for long, and none that has not.
 
 A dead broker that nobody fences leads on in the metadata: its topic-partitions have no leader, and whoever asks is sent
-to it. Asserted after turns of an active controller: none of its unfenced brokers has been silent for more than the
-session timeout and half a second. A broker is silent while neither a heartbeat nor a registration of it arrives at this
-controller; silence begins anew when a controller becomes active. Legal: a broker that lost the response to its
-registration and registers again, which prolongs its session (seed 941269 of worlds); what has arrived and waits for an
-answer, behind other requests, counts as heard until it has one; a controller that was paused, which fences in its first
-turn after.
+to it. A living one that is fenced loses its leaderships without a cause. Asserted after turns of an active controller:
 
-Source: requirements FD-01, FD-04. Both are read off the frames that arrive, whatever the controller makes of them.
+* none of its unfenced brokers has been silent for more than the session timeout and half a second;
+* a broker that it has fenced in this turn was silent for the session timeout at least.
+
+A broker is silent while neither a heartbeat nor a registration of it arrives at this controller; silence begins anew
+when a controller becomes active. Legal: a broker that lost the response to its registration and registers again, which
+prolongs its session (seed 941269 of worlds); what has arrived and waits for an answer, behind other requests, counts as
+heard until it has one; a controller that was paused, which fences in its first turn after. A broker that last asked to
+be fenced, or registered, may be fenced later (seed 431 of worlds), and one that stops at any time.
+
+Source: requirements FD-01, FD-04. All is read off the frames that arrive, whatever the controller makes of them. Of
+heartbeats with another broker epoch than the registered one none proves that the broker lives.
 """
 
 from __future__ import annotations
@@ -22,8 +27,10 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.channels import Inbound
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -45,10 +52,31 @@ class _Leadership:
     since: int
     look_at: int = 0
     heard: dict[int, int] = field(default_factory=dict)
+    """By broker, its last sign of life."""
+    valid: dict[int, int] = field(default_factory=dict)
+    """By broker, the last heartbeat of the registered incarnation."""
+    may_go: set[int] = field(default_factory=set)
+    """Brokers whose last message was a registration or asked to be fenced, which the controller may do later."""
+    unfenced: dict[int, int] = field(default_factory=dict)
+    """The brokers that were not fenced after the last turn, and do not stop, with their epochs."""
 
     def hear(self, broker: int | None, now: int) -> None:
         if broker is not None:
             self.heard[broker] = now
+
+    def take(self, message: Message, image: MetadataImage, now: int) -> None:
+        """Note what a broker's message says of its own session."""
+        if isinstance(message, BrokerRegistrationRequest):
+            self.may_go.add(message.broker_id)
+        elif isinstance(message, BrokerHeartbeatRequest):
+            registered = image.brokers.get(message.broker_id)
+            if registered is None or message.broker_epoch != registered.epoch:
+                return
+            self.valid[message.broker_id] = now
+            if message.want_fence or message.want_shut_down:
+                self.may_go.add(message.broker_id)
+            else:
+                self.may_go.discard(message.broker_id)
 
 
 class SilentBrokers(Rule):
@@ -68,7 +96,10 @@ class SilentBrokers(Rule):
             kept = self._leaderships[process.name] = _Leadership(identity, now)
         for method, arguments in process.last_inputs:
             if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE:
-                kept.hear(_sender(arguments[1]), now)
+                _, message = decode_request(arguments[1])
+                kept.hear(_sender_of(message), now)
+                kept.take(message, image, now)
+        self._check_fenced(process, with_quorum, kept, image)
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY
@@ -84,6 +115,28 @@ class SilentBrokers(Rule):
                     f"{silent / MICROSECONDS:.3f} s, and has not fenced it; the session timeout is "
                     f"{with_quorum.config.broker_session_timeout_ms} ms",
                 )
+
+    def _check_fenced(self, process: SimProcess, node: Node, kept: _Leadership, image: MetadataImage) -> None:
+        """Check whom the controller has fenced in this turn, and note whom it could fence in the next."""
+        now, least = process.now, node.config.broker_session_timeout_ms * 1_000
+        fenced = [one for one, epoch in kept.unfenced.items() if _is_fenced(image.brokers.get(one), epoch)]
+        waiting = {_waiting_sender(inbound) for inbound in node.connections.unanswered()} if fenced else set()
+        for broker in fenced:
+            silent = now - max(kept.valid.get(broker, kept.since), kept.since)
+            if broker not in kept.may_go and broker not in waiting and silent < least:
+                raise InvariantBroken(
+                    "FD-01",
+                    f"controller {process.name} has fenced broker {broker}, which it heard "
+                    f"{silent / MICROSECONDS:.3f} s ago; the session timeout is {least // 1_000} ms",
+                )
+        kept.unfenced = {
+            one.id: one.epoch for one in image.brokers.values() if not one.fenced and not one.in_controlled_shutdown
+        }
+
+
+def _is_fenced(broker: BrokerRegistration | None, epoch: int) -> bool:
+    """Whether the registration with this epoch is fenced by now, and not because it stops."""
+    return broker is not None and broker.fenced and broker.epoch == epoch and not broker.in_controlled_shutdown
 
 
 def _waiting_sender(inbound: Inbound) -> int | None:

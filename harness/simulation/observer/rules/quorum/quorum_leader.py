@@ -7,7 +7,8 @@
   is asserted at the same time (`ObservedLog.one_leader`).
 
 Source: KIP-595, leader completeness; KIP-996. Legal: a vote for a candidate that has given up since, or died; voters
-that have voted and died.
+that have voted and died, and those that died while they wrote their vote down, and grant it after their next start
+(seed 946185).
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class QuorumLeader(Rule):
         self._votes.clear()
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
+        voted = node.raft.role.voted if node.raft.role is not None else None
+        if voted is not None:  # traced, or read from the disk at the start
+            self._voters.setdefault((node.raft.epoch, voted.id), set()).add(node.config.node_id)
         votes, self._votes = self._votes, []
         for epoch, candidate in votes:
             self._check_vote(process, node, epoch, candidate)

@@ -11,6 +11,7 @@ from squall.nodes.metadata.records import BrokerRegistrationChangeRecord
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.requests.session import ClientSession
+from squall.nodes.protocol.schema import Message
 from tests.harness.simulation.observer.observed import Cluster
 
 SECOND = 1_000_000
@@ -95,9 +96,59 @@ def test_brokers_that_send_heartbeats_stay() -> None:
 def test_a_broker_that_is_fenced_may_be_silent() -> None:
     cluster = led_by_b1()
     turn(cluster, 1.0, 1, 2, 3)
+    fences(cluster, 3.0)
+    turn(cluster, 3.1, 1, 2)
+    turn(cluster, 5.0)
+
+
+def fences(cluster: Cluster, seconds: float) -> None:
+    """B1 fences broker 3, whose epoch is 2."""
+    process = cluster.processes["b1"]
+    process.now, process.last_inputs = round(seconds * SECOND), []
     cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=1))
-    turn(cluster, 3.0, 1, 2)
-    turn(cluster, 4.0)
+
+
+def says(cluster: Cluster, seconds: float, message: Message, version: int = 1) -> None:
+    """Broker 3 says this to b1."""
+    process = cluster.processes["b1"]
+    process.now = round(seconds * SECOND)
+    process.last_inputs = [(received, (7, b"".join(ClientSession("broker-3").send_only(message, version))))]
+    cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_speaks_is_not_fenced() -> None:
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
+    with pytest.raises(
+        InvariantBroken, match=r"^FD-01: controller b1 has fenced broker 3, which it heard 1\.900 s ago"
+    ):
+        fences(cluster, 4.4)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (BrokerHeartbeatRequest(3, 2, want_fence=True), 1),
+        (BrokerHeartbeatRequest(3, 2, want_shut_down=True), 1),
+        (BrokerRegistrationRequest(broker_id=3), 0),
+    ],
+    ids=["asks for it", "stops", "begins another incarnation"],
+)
+def test_one_that_gives_a_reason_may_be_fenced_then_and_later(message: Message, version: int) -> None:
+    """Seed 431 of worlds: the records of a registration are written over several turns."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
+    says(cluster, 2.6, message, version)
+    fences(cluster, 2.7)
+
+
+def test_a_heartbeat_of_another_incarnation_keeps_nobody() -> None:
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    says(cluster, 2.5, BrokerHeartbeatRequest(3, 1))
+    fences(cluster, 3.0)
 
 
 def test_a_new_controller_waits_for_as_long() -> None:

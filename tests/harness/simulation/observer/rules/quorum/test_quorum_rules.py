@@ -116,6 +116,17 @@ def test_a_leader_has_the_votes_of_a_majority_of_the_voters(voters: tuple[int, .
             rule.quorum_led(quorum.turn(2))
 
 
+def test_a_voter_that_died_while_it_wrote_its_vote_down_may_grant_it_later() -> None:
+    """Seed 946185 of worlds: the vote was on the disk, and not traced."""
+    quorum = Quorum()
+    rule = QuorumLeader(quorum.cluster)
+    rule.traced("vote", {"node": 2, "epoch": EPOCH, "candidate": 2})
+    quorum.nodes[1].raft.role = Unattached(EPOCH, ReplicaKey(2), 0)
+    rule.messages_seen(quorum.processes[1], quorum.nodes[1])  # type: ignore[arg-type]
+    quorum.leads(2)
+    rule.quorum_led(quorum.turn(2))
+
+
 # -- what a majority has --------------------------------------------------------------------------------------------
 
 
