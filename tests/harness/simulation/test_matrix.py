@@ -71,6 +71,7 @@ REQUIREMENTS = {
     "MD-03",
     "MD-05",
     "QC-08",
+    "QC-18",
     "CS-02",
     "CS-04",
     "FD-05",

@@ -120,9 +120,7 @@ def test_a_broker_that_speaks_is_not_fenced() -> None:
     cluster = led_by_b1()
     turn(cluster, 1.0, 1, 2, 3)
     says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
-    with pytest.raises(
-        InvariantBroken, match=r"^FD-01: controller b1 has fenced broker 3, which it heard 1\.900 s"
-    ):
+    with pytest.raises(InvariantBroken, match=r"^FD-01: controller b1 has fenced broker 3, which it heard 1\.900 s"):
         fences(cluster, 4.4)
 
 

@@ -89,6 +89,13 @@ def test_a_leader_that_nobody_follows_resigns() -> None:
     watched.resigns(2.0)
 
 
+def test_a_leader_that_was_paused_resigns_before_it_serves_what_waits() -> None:
+    """Seed 948035 of worlds."""
+    watched = Watched()
+    watched.turn(1.0, fetch(3), fetch(3))
+    watched.resigns(2.6, fetch(3), fetch(3))
+
+
 def test_a_voter_that_asks_once_may_have_another_log() -> None:
     """Seed 945014 of worlds: it was told where to cut its log, and was not heard again."""
     watched = Watched()
