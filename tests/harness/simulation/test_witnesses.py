@@ -24,6 +24,8 @@ OPERATION = re.compile(rf"^    process \d+ +(?:send|poll|marker|final_poll|list_
 EVENT = re.compile(r"^  broken by event [\d,]+ at \d+\.\d+ s, [\w ]+: \S", re.MULTILINE)
 SEEN_IN_THE_ENSEMBLE = re.compile(r"^    the breach +was seen and ended the run +\d+\.\d+ s$", re.MULTILINE)
 """A breach by a write to the ensemble is seen there, between the events of nodes."""
+BEFORE_THE_LOAD = re.compile(r"^    the breach +was seen and ended the run +0\.000 s$", re.MULTILINE)
+"""No operation has begun yet."""
 FAULT = re.compile(rf"^    {UNDER_FAULT} +\S+ .*\b[bc]\d|^    {NO_FAULT.subject} +{NO_FAULT.text}$", re.MULTILINE)
 
 
@@ -32,7 +34,7 @@ def lacking(text: str) -> list[str]:
     problem, _, circumstances = text.partition("\n    ")
     found = {
         "an offset or epoch": OFFSET_OR_EPOCH.search(text),
-        "an operation": OPERATION.search(f"\n    {circumstances}"),
+        "an operation": OPERATION.search(f"\n    {circumstances}") or BEFORE_THE_LOAD.search(circumstances),
         "an event, or a checker's sentence": EVENT.search(problem)
         or re.search(r"at offset \d", problem)
         or SEEN_IN_THE_ENSEMBLE.search(circumstances),

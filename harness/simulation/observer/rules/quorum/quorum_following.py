@@ -7,8 +7,8 @@ answers nobody, and who asks it does not look for another. Asserted after turns 
   within the fetch timeout, in its epoch and twice: the first fetch after a divergence proves nothing (seed 945014);
 * while it leads, a majority has asked it anything within one and a half times that, and half a second more.
 
-Legal: a leader that stops, or has removed itself; a leader that was paused, which resigns in its first turn after, before
-it serves the fetches of that turn (seed 948035); a voter that was added since.
+Legal: a leader that stops, or has removed itself; a leader that was paused, which resigns in its first turn after,
+before it serves the fetches of that turn (seed 948035); a voter that was added since.
 
 Source: KIP-595, requirement QC-18.
 """
