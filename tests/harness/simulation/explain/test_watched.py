@@ -20,7 +20,7 @@ from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.results.history.history import HISTORY_FILE
 from squall.results.history.manifest import Manifest
-from squall.results.watch.model import Watched, states_at
+from squall.results.watch.model import LogState, Watched, states_at
 from squall.results.watch.of_run import ENDS_NOTE, MESSAGES_NOTE, NO_TRACES_NOTE, watch_run
 
 pytestmark = pytest.mark.xdist_group("watch")  # one worker, so that the seed runs once
@@ -67,14 +67,23 @@ def test_steps_and_messages_are_those_of_the_trace_in_words(watched: Watched) ->
     assert watched.broken == trace.problem.partition("\n")[0]
 
 
-def test_the_metadata_log_has_roles_ends_and_high_watermarks_too() -> None:
-    scenario, _ = find_scenario("lagging-voter")
-    watched = watch_seed(scenario, 1, SimOptions(mutants=("vote-ignores-log",)))
-    states = states_at(watched.steps, watched.ends + 1, watched.states)
+def at_the_breach(name: str, mutant: str) -> tuple[Watched, dict[str, LogState]]:
+    scenario, _ = find_scenario(name)
+    watched = watch_seed(scenario, 1, SimOptions(mutants=(mutant,)))
+    return watched, states_at(watched.steps, watched.ends + 1, watched.states)
+
+
+def test_the_metadata_log_has_ends_and_high_watermarks_too() -> None:
+    watched, states = at_the_breach("lagging-voter", "vote-ignores-log")
     assert watched.log == "__cluster_metadata-0" and watched.operations == ()
-    assert (states["c2"].role, states["c2"].epoch) == ("leader", 2)
     assert states["c2"].end < states["c1"].high_watermark == states["c1"].end
     assert not states["c3"].up
+
+
+def test_the_metadata_log_has_roles_too() -> None:
+    _, states = at_the_breach("removed-voter-with-its-leader", "removed-voter-counted")
+    assert (states["c2"].role, states["c2"].epoch) == ("leader", 1)
+    assert states["c1"].end < states["c2"].high_watermark == states["c2"].end
 
 
 def test_appends_of_several_epochs_are_told_apart() -> None:

@@ -4,7 +4,8 @@ A dead broker that nobody fences leads on in the metadata: its topic-partitions 
 to it. A living one that is fenced loses its leaderships without a cause. Asserted after turns of an active controller:
 
 * none of its unfenced brokers has been silent for more than the session timeout and half a second;
-* a broker that it has fenced in this turn was silent for the session timeout at least.
+* a broker that it has fenced in this turn was silent for the session timeout at least. Its last heartbeat does not
+  count: it may never have been served, as the connection has ended (seed 950023 of worlds).
 
 A broker is silent while neither a heartbeat nor a registration of it arrives at this controller; silence begins anew
 when a controller becomes active. Legal: a broker that lost the response to its registration and registers again, which
@@ -53,8 +54,8 @@ class _Leadership:
     look_at: int = 0
     heard: dict[int, int] = field(default_factory=dict)
     """By broker, its last sign of life."""
-    valid: dict[int, int] = field(default_factory=dict)
-    """By broker, the last heartbeat of the registered incarnation."""
+    valid: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By broker, the last heartbeat of the registered incarnation, and the one before."""
     may_go: set[int] = field(default_factory=set)
     """Brokers whose last message was a registration or asked to be fenced, which the controller may do later."""
     unfenced: dict[int, int] = field(default_factory=dict)
@@ -72,7 +73,8 @@ class _Leadership:
             registered = image.brokers.get(message.broker_id)
             if registered is None or message.broker_epoch != registered.epoch:
                 return
-            self.valid[message.broker_id] = now
+            last, _ = self.valid.get(message.broker_id, (self.since, self.since))
+            self.valid[message.broker_id] = (now, last)
             if message.want_fence or message.want_shut_down:
                 self.may_go.add(message.broker_id)
             else:
@@ -122,7 +124,8 @@ class SilentBrokers(Rule):
         fenced = [one for one, epoch in kept.unfenced.items() if _is_fenced(image.brokers.get(one), epoch)]
         waiting = {_waiting_sender(inbound) for inbound in node.connections.unanswered()} if fenced else set()
         for broker in fenced:
-            silent = now - max(kept.valid.get(broker, kept.since), kept.since)
+            _, before = kept.valid.get(broker, (kept.since, kept.since))
+            silent = now - before
             if broker not in kept.may_go and broker not in waiting and silent < least:
                 raise InvariantBroken(
                     "FD-01",

@@ -120,6 +120,7 @@ def test_a_broker_that_speaks_is_not_fenced() -> None:
     cluster = led_by_b1()
     turn(cluster, 1.0, 1, 2, 3)
     says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
+    says(cluster, 3.0, BrokerHeartbeatRequest(3, 2))
     with pytest.raises(InvariantBroken, match=r"^FD-01: controller b1 has fenced broker 3, which it heard 1\.900 s"):
         fences(cluster, 4.4)
 
@@ -140,6 +141,14 @@ def test_one_that_gives_a_reason_may_be_fenced_then_and_later(message: Message, 
     says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
     says(cluster, 2.6, message, version)
     fences(cluster, 2.7)
+
+
+def test_a_last_heartbeat_may_never_have_been_served() -> None:
+    """Seed 950023 of worlds: it waited for the controller, and its connection ended."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    says(cluster, 2.5, BrokerHeartbeatRequest(3, 2))
+    fences(cluster, 3.0)
 
 
 def test_a_heartbeat_of_another_incarnation_keeps_nobody() -> None:
