@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
@@ -65,20 +65,26 @@ class _Leadership:
         if broker is not None:
             self.heard[broker] = now
 
-    def take(self, message: Message, image: MetadataImage, now: int) -> None:
-        """Note what a broker's message says of its own session."""
-        if isinstance(message, BrokerRegistrationRequest):
+    def take_reason(self, message: Message, image: MetadataImage) -> None:
+        """Note whether a broker gives a reason to fence it, or takes it back."""
+        if _is_of_registered(message, image) and not message.want_fence and not message.want_shut_down:
+            self.may_go.discard(message.broker_id)
+        elif _is_of_registered(message, image) or isinstance(message, BrokerRegistrationRequest):
             self.may_go.add(message.broker_id)
-        elif isinstance(message, BrokerHeartbeatRequest):
-            registered = image.brokers.get(message.broker_id)
-            if registered is None or message.broker_epoch != registered.epoch:
-                return
+
+    def take_heartbeat(self, message: Message, image: MetadataImage, now: int) -> None:
+        """Note a heartbeat of a registered incarnation."""
+        if _is_of_registered(message, image):
             last, _ = self.valid.get(message.broker_id, (self.since, self.since))
             self.valid[message.broker_id] = (now, last)
-            if message.want_fence or message.want_shut_down:
-                self.may_go.add(message.broker_id)
-            else:
-                self.may_go.discard(message.broker_id)
+
+
+def _is_of_registered(message: Message, image: MetadataImage) -> TypeGuard[BrokerHeartbeatRequest]:
+    """Whether this is a heartbeat of the incarnation that is registered."""
+    if not isinstance(message, BrokerHeartbeatRequest):
+        return False
+    registered = image.brokers.get(message.broker_id)
+    return registered is not None and message.broker_epoch == registered.epoch
 
 
 class SilentBrokers(Rule):
@@ -96,12 +102,17 @@ class SilentBrokers(Rule):
         kept = self._leaderships.get(process.name)
         if kept is None or kept.identity != identity:
             kept = self._leaderships[process.name] = _Leadership(identity, now)
-        for method, arguments in process.last_inputs:
-            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE:
-                _, message = decode_request(arguments[1])
-                kept.hear(_sender_of(message), now)
-                kept.take(message, image, now)
-        self._check_fenced(process, with_quorum, kept, image)
+        messages = [
+            decode_request(arguments[1])[1]
+            for method, arguments in process.last_inputs
+            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE
+        ]
+        for message in messages:
+            kept.hear(_sender_of(message), now)
+            kept.take_reason(message, image)
+        self._check_fenced(process, with_quorum, kept, image)  # timers are looked at before requests are served
+        for message in messages:
+            kept.take_heartbeat(message, image, now)
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY

@@ -151,6 +151,17 @@ def test_a_last_heartbeat_may_never_have_been_served() -> None:
     fences(cluster, 3.0)
 
 
+def test_a_controller_that_was_paused_fences_before_it_serves_what_waits() -> None:
+    """Seed 951097 of worlds."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    process = cluster.processes["b1"]
+    process.now = 3 * SECOND
+    waiting = b"".join(ClientSession("broker-3").send_only(BrokerHeartbeatRequest(3, 2), 1))
+    process.last_inputs = [(received, (7, waiting)), (received, (7, waiting))]
+    cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=1))
+
+
 def test_a_heartbeat_of_another_incarnation_keeps_nobody() -> None:
     cluster = led_by_b1()
     turn(cluster, 1.0, 1, 2, 3)
