@@ -139,6 +139,11 @@ class OffsetCheckpoint:
         if self._offsets.get(name, offset) > offset:
             self.replace(self._offsets | {name: offset})
 
+    def lift(self, name: TopicPartition, offset: int) -> None:
+        """Raise the entry of one log to at least `offset`, which holds already."""
+        if self._offsets.get(name, 0) < offset:
+            self.replace(self._offsets | {name: offset})
+
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Remove the entries of some logs."""
         going = frozenset(names)

@@ -76,6 +76,10 @@ class Keeper(Protocol):
         """Before truncation, durably lower checkpoints above `offset`."""
         ...
 
+    def keep_start(self, offset: int) -> None:
+        """Before the first segment begins below the log start, durably write that down."""
+        ...
+
     def start_moved(self) -> None:
         """The log start offset rose. The keeper writes it down, then calls `drop_before_start`."""
         ...
@@ -85,6 +89,9 @@ class _Nobody:
     """Keeps no checkpoints."""
 
     def before_cut(self, offset: int) -> None:
+        return None
+
+    def keep_start(self, offset: int) -> None:
         return None
 
     def start_moved(self) -> None:
@@ -342,11 +349,15 @@ class Log:
         return Appended(first, self.end_offset - 1, -1, False, size)
 
     def _align_empty_log(self, batches: bytes | bytearray | memoryview) -> None:
-        """Let an empty log that begins in the middle of a batch, as its leader's does, take that batch as a whole."""
+        """Let an empty log that begins in the middle of a batch, as its leader's does, take that batch as a whole.
+
+        Its first segment will begin before the log. So far it begins with it, and nothing else may say where that is.
+        """
         if self._segments.active.size or self.end_offset != self.start_offset or len(batches) < HEADER_SIZE:
             return
         first = BatchHeader.read(batches)
         if first.base_offset < self.end_offset <= first.last_offset:
+            self._keeper.keep_start(self.start_offset)
             self._segments.restart(first.base_offset)
 
     def _append(
@@ -526,10 +537,7 @@ class Log:
         self._sync_removals()
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once.
-
-        The start is written down too: the log may begin within a batch that its first segment will hold as a whole.
-        """
+        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""
         self._keeper.before_cut(min(offset, self.start_offset))
         # In this order, so that a crash in between leaves a shorter log, which a scan describes completely.
         self.producers.forget_all()
@@ -539,7 +547,6 @@ class Log:
         self._sync_removals()
         self.start_offset = offset
         self.durable_offset = min(self.durable_offset, offset)
-        self._keeper.start_moved()
 
     def _sync_removals(self) -> None:
         """Sync removals: segments and snapshots that a power loss brings back would be taken as part of new records."""

@@ -14,7 +14,8 @@ records:
     recovery points     every `log.flush.offset.checkpoint.interval.ms` and at a clean stop
     high watermarks     `Replicas` decides; out of date after a kill, so that a new leader starts lower and rises
     log starts          at the end of the turn in which one moved, before any response reports it; only then are the
-                        segments below it removed
+                        segments below it removed. At once where a follower's first segment is about to begin before
+                        its log (`Log._align_empty_log`)
 
 A segment is made durable when it has been sealed for a whole interval of recovery points: the host has written most of
 it back by then, so the node, which has one thread, does not block on it.
@@ -55,6 +56,9 @@ class _Kept:
 
     def before_cut(self, offset: int) -> None:
         self._manager.take_back(self._name, offset)
+
+    def keep_start(self, offset: int) -> None:
+        self._manager.keep_start(self._name, offset)
 
     def start_moved(self) -> None:
         self._manager.start_moved(self._name)
@@ -203,6 +207,10 @@ class LogManager:
         """Before truncation, durably lower the checkpoints of a log to `offset`."""
         for checkpoint in (self._recovery_points, self._high_watermarks, self._starts):
             checkpoint.lower(name, offset)
+
+    def keep_start(self, name: TopicPartition, offset: int) -> None:
+        """Write a log start offset at once, durably: its first segment is about to begin before it."""
+        self._starts.lift(name, offset)
 
     def start_moved(self, name: TopicPartition) -> None:
         """A log's start offset has moved up."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from squall.harness.simulation.mutation.generation.edit import Edit, replace
 from squall.harness.simulation.mutation.generation.syntax import Site, bound_names, identifier, mentions_word
 
-SYNCS = re.compile(r"(^|(?<!in)_)(f?sync|flush|fdatasync)(_|$)|^(settle|before_cut)$")
+SYNCS = re.compile(r"(^|(?<!in)_)(f?sync|flush|fdatasync)(_|$)|^(settle|before_cut|keep_start)$")
 """Names of calls that make something durable, or must be durable before something else."""
 OFFSETS = re.compile(r"(^|_)(offset|epoch|watermark|end|start|base|upper|lower|sequence|version)$")
 

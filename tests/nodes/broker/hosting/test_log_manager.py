@@ -227,12 +227,14 @@ def test_a_cut_within_the_batch_that_a_log_begins_in_leaves_its_start(disk: SimD
     assert checkpoints.read_offsets(disk, checkpoints.LOG_STARTS) == {NAME: 3}
 
 
-def test_a_follower_that_begins_within_a_batch_does_so_after_a_restart(disk: SimDisk) -> None:
-    """DP-16, seed 173 of worlds: the first record of that batch is deleted, and its segment has all of them."""
+@pytest.mark.parametrize("opened_again", [False, True], ids=["in the same incarnation", "opened again in between"])
+def test_a_follower_that_begins_within_a_batch_does_so_after_a_restart(disk: SimDisk, opened_again: bool) -> None:
+    """DP-16, seeds 173 and 501001 of worlds: the batch's first record is deleted, and its segment has all of them."""
     logs = manager(disk)
     log, _ = logs.claim(TOPIC, 0, SMALL)
     log.restart_at(3)
-    logs.settle()
+    if opened_again:
+        log, _ = manager(disk).claim(TOPIC, 0, SMALL)
     batch = build_batch([Record(value=b"v")] * 5)
     patch(batch, 2, 1)
     log.append_as_follower(batch)
@@ -240,3 +242,14 @@ def test_a_follower_that_begins_within_a_batch_does_so_after_a_restart(disk: Sim
     log.flush()
     found, _ = manager(disk).claim(TOPIC, 0, SMALL)
     assert (found.start_offset, found.end_offset) == (3, 7)
+
+
+def test_a_crash_before_the_batch_is_written_leaves_the_start(disk: SimDisk) -> None:
+    log, _ = manager(disk).claim(TOPIC, 0, SMALL)
+    log.restart_at(3)
+    batch = build_batch([Record(value=b"v")] * 5)
+    patch(batch, 2, 1)
+    log.append_as_follower(batch)
+    disk.lose_power("all")
+    found, _ = manager(disk).claim(TOPIC, 0, SMALL)
+    assert (found.start_offset, found.end_offset) == (3, 3)
