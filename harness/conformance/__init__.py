@@ -13,6 +13,7 @@ client asks all of it and compares each response with what must follow from the 
 * `topics.py`         CreateTopics, CreatePartitions, DeleteTopics
 * `settings.py`       DescribeConfigs, IncrementalAlterConfigs, UpdateFeatures
 * `records.py`        Produce, InitProducerId, Fetch with and without sessions
+* `promptness.py`     Produce and Fetch: answered as soon as they can be, and not when a timer ends
 * `offsets.py`        ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 * `placement.py`      AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders
 """

@@ -22,6 +22,7 @@ from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KIND
 from squall.harness.simulation.swarm.moments import Moment
 
 UNFOLLOWED_SHARE: Final = 0.3
+"""The share of seeds in which controllers do not hear one another's fetches now and then."""
 COMBINATIONS: Final = (
     ("power-loss-broker", "power-loss-broker"),
     ("power-loss-controller", "power-loss-controller"),
