@@ -15,6 +15,7 @@ from squall.harness.nightly.attempts import ProcessRunner, Settings, of_suite, o
 from squall.harness.nightly.conduct import Cluster
 from squall.harness.nightly.ledger.items import Item, Outcome
 from tests.harness.nightly.nights import item
+from tests.waiting import wait_until
 
 HERE = Cluster("here")
 
@@ -51,7 +52,8 @@ def test_an_attempt_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(attempts, "GRACE_SECONDS", 0.2)
     hung = outcome(tmp_path, f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; wait; wait", limit_s=1.0)
     assert (hung.ending, hung.cause) == ("error", "hung") and "within 1 s" in hung.problem
-    assert process_started(int((tmp_path / "child").read_text())) is None
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: process_started(child) is None, "the kernel has ended what was killed")
 
 
 def test_a_scenario_is_a_squall_run_on_its_cluster(tmp_path: Path) -> None:
