@@ -31,25 +31,24 @@ class QuorumLeader(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._votes: list[tuple[int, int]] = []
-        """Epoch and candidate of the votes of a turn that is not examined yet."""
+        self._votes: dict[int, list[tuple[int, int]]] = {}
+        """By voter, epoch and candidate of votes whose turn is not examined yet; nodes vote at their start, too."""
         self._voters: dict[tuple[int, int], set[int]] = {}
         """By epoch and candidate, who has voted so."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         vote = (int(fields["epoch"]), int(fields["candidate"]))
-        self._votes.append(vote)
+        self._votes.setdefault(int(fields["node"]), []).append(vote)
         self._voters.setdefault(vote, set()).add(int(fields["node"]))
 
     def died(self, process: SimProcess) -> None:
-        self._votes.clear()
+        self._votes = {voter: one for voter, one in self._votes.items() if self.cluster.names[voter] != process.name}
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         voted = node.raft.role.voted if node.raft.role is not None else None
         if voted is not None:  # traced, or read from the disk at the start
             self._voters.setdefault((node.raft.epoch, voted.id), set()).add(node.config.node_id)
-        votes, self._votes = self._votes, []
-        for epoch, candidate in votes:
+        for epoch, candidate in self._votes.pop(node.config.node_id, []):
             self._check_vote(process, node, epoch, candidate)
 
     def _check_vote(self, process: SimProcess, node: Node, epoch: int, candidate: int) -> None:

@@ -36,19 +36,19 @@ class QuorumVoters(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._new: list[tuple[int, Voters]] = []
-        """Offset and voters, of a turn that is not examined yet."""
+        self._new: dict[int, list[tuple[int, Voters]]] = {}
+        """By node id, offset and voters of records whose turn is not examined yet."""
         self._logged: dict[tuple[str, int], dict[int, Voters]] = {}
         """By host and incarnation, the voters by the offsets of their records, in the order of these."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._new.append((int(fields["offset"]), frozenset(fields["voters"])))
+        self._new.setdefault(int(fields["node"]), []).append((int(fields["offset"]), frozenset(fields["voters"])))
 
     def died(self, process: SimProcess) -> None:
-        self._new.clear()
+        self._new = {node: one for node, one in self._new.items() if self.cluster.names[node] != process.name}
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
-        new, self._new = self._new, []
+        new = self._new.pop(turn.node.config.node_id, [])
         place = (turn.process.name, turn.process.incarnation)
         if turn.reset is not None:
             self._logged.pop(place, None)

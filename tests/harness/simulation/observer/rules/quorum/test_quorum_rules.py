@@ -96,7 +96,18 @@ def test_a_vote_in_the_turn_of_the_death_is_not_looked_at() -> None:
     quorum.nodes[2].raft.log = SimpleNamespace(last_epoch=0, end_offset=0)
     rule.traced("vote", {"node": 1, "epoch": EPOCH, "candidate": 2})
     rule.died(quorum.processes[1])  # type: ignore[arg-type]
+    rule.messages_seen(quorum.processes[1], quorum.nodes[1])  # type: ignore[arg-type]
+
+
+def test_a_vote_at_the_start_of_a_node_is_not_that_of_the_next_one_to_take_a_turn() -> None:
+    """Seed 957359 of worlds."""
+    quorum = Quorum()
+    rule = QuorumLeader(quorum.cluster)
+    quorum.stands(2)
+    quorum.nodes[2].raft.log = SimpleNamespace(last_epoch=0, end_offset=0)
+    rule.traced("vote", {"node": 2, "epoch": EPOCH, "candidate": 2})
     rule.messages_seen(quorum.processes[3], quorum.nodes[3])  # type: ignore[arg-type]
+    rule.messages_seen(quorum.processes[2], quorum.nodes[2])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("voters", "legal"), [((2, 3), True), ((2,), False), ((1, 9), False)])
