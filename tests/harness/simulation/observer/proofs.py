@@ -72,7 +72,6 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
-from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import Record, build_batch, patch
@@ -82,7 +81,7 @@ from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.replication import Fetcher, FetchService
+from squall.nodes.raft.replication import Fetcher
 from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
@@ -154,26 +153,13 @@ def votes_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Elections, "_grants", grants)
 
 
-def a_leader_without_everything_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Votes ignore logs, and a quorum leader that a voter with more records asks for some resigns."""
-    serve = FetchService._serve
+def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter votes for a candidate whose log ends above its own high watermark, whatever its own log has beyond."""
 
-    def resigns(self: FetchService, now: int, request: ServerRequest, fetch_request: Any) -> None:
-        role = self._core.quorum.role
-        lacks_records = (
-            isinstance(role, Leader)
-            and fetch_request.replica_id in role.others
-            and fetch_request.last_fetched_epoch < role.epoch
-            and fetch_request.offset > role.epoch_start_offset
-        )
-        if lacks_records:
-            self._core.quorum.resign(now)
-            self._core.refuse_fetch(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-            serve(self, now, request, fetch_request)
+    def covers(self: Elections, vote_request: Any) -> bool:
+        return bool(vote_request.end_offset >= self._core.high_watermark)
 
-    monkeypatch.setattr(Elections, "_covers", lambda self, vote_request: True)
-    monkeypatch.setattr(FetchService, "_serve", resigns)
+    monkeypatch.setattr(Elections, "_covers", covers)
 
 
 def cuts_committed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,9 +528,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         QuorumLeader,
         "ELECT",
-        a_leader_without_everything_resigns,
-        "lagging-voter",
-        "test_invariants::test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew",
+        votes_for_what_it_knows_to_be_committed,
+        "worlds",
+        "test_quorum_rules::test_a_candidate_that_has_given_up_may_have_lost_records",
+        seed=1,
     ),
     Proof(
         QuorumVoters,
