@@ -708,8 +708,9 @@ PROOFS: tuple[Proof, ...] = (
         LeaderEpochs,
         "DP-13",
         a_cache_loses_its_last_epoch,
-        "two-hop-failover",
+        "worlds",
         "test_leader_epochs::test_epochs_without_batches_are_legal",
+        seed=10,
     ),
     Proof(
         ProducerStates,
@@ -777,6 +778,7 @@ PROOFS: tuple[Proof, ...] = (
         counts_idle_followers_as_lagging,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
+        seed=2,
     ),
     Proof(
         BalancedLeaders,
