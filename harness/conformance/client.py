@@ -44,7 +44,7 @@ class Patience:
     settling: float = 20.0
     """Until brokers show a change: a replica that is added must catch up first."""
     prompt: float = 0.25
-    """Until a request is answered that waits for nobody but other brokers; the median of some."""
+    """Until a request is answered that waits only for other brokers, as the median of several."""
 
 
 class NotConforming(AssertionError):
@@ -152,8 +152,8 @@ class ConformanceClient:
             version = self.rng.randint(low, high)
             response = await self._request(address, asked, version, ApiVersionsResponse)
             expect(address, "ApiVersions", response.error_code, 0)
-            turned = [one.api_key for one in response.api_keys if not 0 <= one.min_version <= one.max_version]
-            expect(address, "APIs without a version, by ApiVersions", turned, [])
+            without = [one.api_key for one in response.api_keys if not 0 <= one.min_version <= one.max_version]
+            expect(address, "APIs without a version, by ApiVersions", without, [])
             self._announced[address] = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         return self._announced[address]
 

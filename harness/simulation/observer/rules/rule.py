@@ -10,7 +10,7 @@ collects trace events discards them in `died`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from squall.harness.simulation.observer.state.client_checker import Promised
@@ -22,6 +22,9 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.requests.headers import decode_request
+from squall.nodes.protocol.schema import Message
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
 
@@ -34,6 +37,18 @@ def node_of_quorum(node: BaseNode | None) -> Node | None:
     if isinstance(node, ZooKeeperNode | MemoryController | MemoryBroker):
         return None
     return cast("Node | None", node)
+
+
+def requests_of(process: SimProcess, keys: Sequence[bytes]) -> Iterator[Message]:
+    """Yield the requests that arrived in a process's last turn, of the APIs whose keys, as on the wire, are given."""
+    for method, arguments in process.last_inputs:
+        if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in keys:
+            yield decode_request(arguments[1])[1]
+
+
+def wire_keys(*keys: ApiKey) -> tuple[bytes, ...]:
+    """The keys of APIs as requests begin with them. A tuple, since frames may be buffers that have no hash."""
+    return tuple(int(one).to_bytes(2, "big") for one in keys)
 
 
 class QuorumTurn(NamedTuple):

@@ -471,7 +471,7 @@ def leads_by_the_voter_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -
 
 
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ZooKeeper-era broker that stops tells the controller, closes its files, and forgets its session."""
+    """A ZooKeeper-era broker that stops closes its controller and its logs, and leaves its session open."""
 
     def close(self: ZooKeeperNode, now: int) -> None:
         self.controller.close(now)
@@ -535,7 +535,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         QuorumVoters,
-        "QC-01",
+        "VOTERS",
         counts_by_voters_once_they_are_committed,
         "worlds",
         "test_quorum_rules::test_a_follower_takes_what_it_is_sent",

@@ -1,4 +1,4 @@
-"""FD-01: the active controller fences a broker that has been silent for long, and none that has not.
+"""FD-01: the active controller fences brokers that have been silent for long, and only those.
 
 A dead broker that nobody fences leads on in the metadata: its topic-partitions have no leader, and whoever asks is sent
 to it. A living one that is fenced loses its leaderships without a cause. Asserted after turns of an active controller:
@@ -19,11 +19,10 @@ heartbeats with another broker epoch than the registered one none proves that th
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 from typing import Final, TypeGuard
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum, requests_of, wire_keys
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -41,7 +40,7 @@ from squall.nodes.protocol.schema import Message
 
 GRACE: Final = MICROSECONDS // 2
 LOOK_EVERY: Final = MICROSECONDS // 4
-SIGNS_OF_LIFE: Final = tuple(struct.pack(">h", one) for one in (ApiKey.BROKER_HEARTBEAT, ApiKey.BROKER_REGISTRATION))
+SIGNS_OF_LIFE: Final = wire_keys(ApiKey.BROKER_HEARTBEAT, ApiKey.BROKER_REGISTRATION)
 
 
 @dataclass(slots=True)
@@ -56,8 +55,8 @@ class _Leadership:
     """By broker, its last sign of life."""
     valid: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By broker, the last heartbeat of the registered incarnation, and the one before."""
-    may_go: set[int] = field(default_factory=set)
-    """Brokers whose last message was a registration or asked to be fenced, which the controller may do later."""
+    may_be_fenced: set[int] = field(default_factory=set)
+    """Brokers whose last message was a registration or asked to be fenced. The controller may fence them later."""
     unfenced: dict[int, int] = field(default_factory=dict)
     """The brokers that were not fenced after the last turn, and do not stop, with their epochs."""
 
@@ -65,21 +64,21 @@ class _Leadership:
         if broker is not None:
             self.heard[broker] = now
 
-    def take_reason(self, message: Message, image: MetadataImage) -> None:
-        """Note whether a broker gives a reason to fence it, or takes it back."""
-        if _is_of_registered(message, image) and not message.want_fence and not message.want_shut_down:
-            self.may_go.discard(message.broker_id)
-        elif _is_of_registered(message, image) or isinstance(message, BrokerRegistrationRequest):
-            self.may_go.add(message.broker_id)
+    def note_request(self, message: Message, image: MetadataImage) -> None:
+        """Note whether a broker asks to be fenced, registers, or does neither any more."""
+        if _is_heartbeat_of_registered(message, image) and not message.want_fence and not message.want_shut_down:
+            self.may_be_fenced.discard(message.broker_id)
+        elif _is_heartbeat_of_registered(message, image) or isinstance(message, BrokerRegistrationRequest):
+            self.may_be_fenced.add(message.broker_id)
 
-    def take_heartbeat(self, message: Message, image: MetadataImage, now: int) -> None:
+    def note_heartbeat(self, message: Message, image: MetadataImage, now: int) -> None:
         """Note a heartbeat of a registered incarnation."""
-        if _is_of_registered(message, image):
+        if _is_heartbeat_of_registered(message, image):
             last, _ = self.valid.get(message.broker_id, (self.since, self.since))
             self.valid[message.broker_id] = (now, last)
 
 
-def _is_of_registered(message: Message, image: MetadataImage) -> TypeGuard[BrokerHeartbeatRequest]:
+def _is_heartbeat_of_registered(message: Message, image: MetadataImage) -> TypeGuard[BrokerHeartbeatRequest]:
     """Whether this is a heartbeat of the incarnation that is registered."""
     if not isinstance(message, BrokerHeartbeatRequest):
         return False
@@ -102,17 +101,13 @@ class SilentBrokers(Rule):
         kept = self._leaderships.get(process.name)
         if kept is None or kept.identity != identity:
             kept = self._leaderships[process.name] = _Leadership(identity, now)
-        messages = [
-            decode_request(arguments[1])[1]
-            for method, arguments in process.last_inputs
-            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in SIGNS_OF_LIFE
-        ]
+        messages = list(requests_of(process, SIGNS_OF_LIFE))
         for message in messages:
             kept.hear(_sender_of(message), now)
-            kept.take_reason(message, image)
+            kept.note_request(message, image)
         self._check_fenced(process, with_quorum, kept, image)  # timers are looked at before requests are served
         for message in messages:
-            kept.take_heartbeat(message, image, now)
+            kept.note_heartbeat(message, image, now)
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY
@@ -137,7 +132,7 @@ class SilentBrokers(Rule):
         for broker in fenced:
             _, before = kept.valid.get(broker, (kept.since, kept.since))
             silent = now - before
-            if broker not in kept.may_go and broker not in waiting and silent < least:
+            if broker not in kept.may_be_fenced and broker not in waiting and silent < least:
                 raise InvariantBroken(
                     "FD-01",
                     f"controller {process.name} has fenced broker {broker}, which it heard "

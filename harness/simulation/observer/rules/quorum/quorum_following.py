@@ -1,11 +1,12 @@
 """QC-18: a leader of the quorum leads as long as a majority fetches from it, and no longer.
 
 A leader that resigns although it is followed costs an election each time; one that stays although it is not followed
-answers nobody, and who asks it does not look for another. Asserted after turns of a leader whose followers pull:
+commits nothing, and clients that ask it do not look for another leader. Asserted after turns of a leader whose
+followers pull:
 
 * in the turn in which it resigns, no majority of the voters, itself included, had asked it for records or a snapshot
   within the fetch timeout, in its epoch and twice: the first fetch after a divergence proves nothing (seed 945014);
-* while it leads, a majority has asked it anything within one and a half times that, and half a second more.
+* while it leads, a majority has sent it a fetch of any kind within one and a half times that, and half a second more.
 
 Legal: a leader that stops, or has removed itself; a leader that was paused, which resigns in its first turn after,
 before it serves the fetches of that turn (seed 948035); a voter that was added since.
@@ -15,12 +16,11 @@ Source: KIP-595, requirement QC-18.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum, requests_of, wire_keys
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -30,13 +30,12 @@ from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from squall.nodes.protocol.records import Buffer
-from squall.nodes.protocol.requests.headers import decode_request
+from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 from squall.nodes.raft.roles import Leader
 
 GRACE: Final = MICROSECONDS // 2
-FETCHES: Final = tuple(struct.pack(">h", one) for one in (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))
+FETCHES: Final = wire_keys(ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT)
 
 
 @dataclass(slots=True)
@@ -61,11 +60,11 @@ class _Followed:
             self.followed[voter] = (now, last)
 
     def majority_follows_since(self, leader: int) -> int | None:
-        """The last time at which a majority had fetched, of which the fetch after that proves that it follows."""
+        """Return when a majority had last fetched and fetched again later; None if the leader alone is a majority."""
         return self._majority(leader, {voter: before for voter, (_, before) in self.followed.items()})
 
     def majority_heard_at(self, leader: int) -> int | None:
-        """The last time at which a majority was heard, the leader itself included; None if it needs nobody."""
+        """Return when a majority, with the leader, had last fetched; None if the leader alone is a majority."""
         return self._majority(leader, self.heard)
 
     def _majority(self, leader: int, times: dict[int, int]) -> int | None:
@@ -126,11 +125,10 @@ class QuorumFollowing(Rule):
 
     @staticmethod
     def _hear(process: SimProcess, followed: _Followed) -> None:
-        for method, arguments in process.last_inputs:
-            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in FETCHES:
-                fetch = _fetch(arguments[1])
-                if fetch is not None:
-                    followed.hear(*fetch, process.now)
+        for message in requests_of(process, FETCHES):
+            fetch = _fetch(message)
+            if fetch is not None:
+                followed.hear(*fetch, process.now)
 
     def _check_resigned(self, process: SimProcess, followed: _Followed, *heard: int | None) -> None:
         """Check when a majority was heard, of the voters before this turn and after it."""
@@ -151,9 +149,8 @@ class QuorumFollowing(Rule):
             )
 
 
-def _fetch(frame: Buffer) -> tuple[int, int] | None:
-    """Who asks for metadata, and in which epoch; None for any other request."""
-    _, message = decode_request(frame)
+def _fetch(message: Message) -> tuple[int, int] | None:
+    """Return which replica fetches metadata, and in which epoch; None for a fetch of topics."""
     if isinstance(message, FetchSnapshotRequest):
         epochs = [part.current_leader_epoch for topic in message.topics for part in topic.partitions]
         return message.replica_id, epochs[0] if epochs else -1

@@ -1,11 +1,11 @@
-"""QC-01: the voters of a quorum change one at a time, after what came before is committed, and are those of the log.
+"""VOTERS: the voters of a quorum change one at a time, after what came before is committed, and are those of the log.
 
 Two majorities of sets that differ by one voter have a voter in common; of sets that differ by two they need not. So a
 leader writes another set only when the one before is committed, and when it has committed a record of its own epoch:
 until then, another leader may have written a set that it does not know of. Whoever has such a record counts by it, and
 whoever truncates it counts by the set before.
 
-Source: KIP-853; Ongaro's dissertation, section 4.1, and the correction of 2015. Asserted
+Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction of 2015. Asserted
 
 * in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
   a record of the leader's epoch;
@@ -74,7 +74,7 @@ class QuorumVoters(Rule):
             wrong = f"and has committed nothing of its epoch, which begins at {role.epoch_start_offset}"
         if wrong:
             raise InvariantBroken(
-                "QC-01",
+                "VOTERS",
                 f"{turn.process.name} leads quorum epoch {role.epoch} and writes the voters {sorted(voters)} at offset "
                 f"{offset}, {wrong}",
             )
@@ -84,7 +84,7 @@ class QuorumVoters(Rule):
         if logged and counted != next(reversed(logged.values())):
             offset, voters = next(reversed(logged.items()))
             raise InvariantBroken(
-                "QC-01",
+                "VOTERS",
                 f"{turn.process.name} counts by the voters {sorted(counted)}, and the last ones in its log, at offset "
                 f"{offset}, are {sorted(voters)}",
             )

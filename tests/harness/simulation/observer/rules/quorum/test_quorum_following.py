@@ -97,7 +97,7 @@ def test_a_leader_that_was_paused_resigns_before_it_serves_what_waits() -> None:
 
 
 def test_a_voter_that_asks_once_may_have_another_log() -> None:
-    """Seed 945014 of worlds: it was told where to cut its log, and was not heard again."""
+    """Seed 945014 of worlds: the leader's response made it truncate its log, and no other fetch of it arrived."""
     watched = Watched()
     watched.turn(1.0, fetch(3))
     watched.resigns(1.4)

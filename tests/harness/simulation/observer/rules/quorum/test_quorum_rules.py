@@ -1,4 +1,4 @@
-"""ELECT, HWM and QC-01 as the observer asserts them on the metadata quorum: votes, majorities and voters."""
+"""ELECT, HWM and VOTERS as the observer asserts them on the metadata quorum: votes, majorities and voters."""
 
 from __future__ import annotations
 
@@ -213,19 +213,19 @@ def test_one_voter_more_after_a_record_of_the_epoch_is_legal() -> None:
 
 
 def test_before_a_record_of_the_epoch_is_committed_voters_stay() -> None:
-    with pytest.raises(InvariantBroken, match=r"^QC-01: c1 .* at offset 10, and has committed nothing of its epoch"):
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 .* at offset 10, and has committed nothing of its epoch"):
         Written(8).writes(10, 1, 2, 3)
 
 
 def test_two_changes_at_once_are_one_too_many() -> None:
-    with pytest.raises(InvariantBroken, match=r"^QC-01: .* which differ from \[1, 2\] by more than one"):
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* which differ from \[1, 2\] by more than one"):
         Written(9).writes(10, 1, 3)
 
 
 def test_a_change_waits_for_the_one_before() -> None:
     written = Written(9)
     written.writes(10, 1, 2, 3)
-    with pytest.raises(InvariantBroken, match=r"^QC-01: .* \[1, 2, 3\] before, at offset 10, are not committed"):
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* \[1, 2, 3\] before, at offset 10, are not committed"):
         written.writes(11, 1, 3)
 
 
@@ -235,7 +235,7 @@ def test_a_truncation_restores_the_voters_before() -> None:
     written.quorum.nodes[1].raft.role = Unattached(EPOCH, None, 0)
     written.moves(1, 2, cut=10)
     with pytest.raises(
-        InvariantBroken, match=r"^QC-01: c1 counts by the voters \[1, 2, 3\], .* offset 1, are \[1, 2\]"
+        InvariantBroken, match=r"^VOTERS: c1 counts by the voters \[1, 2, 3\], .* offset 1, are \[1, 2\]"
     ):
         written.moves(1, 2, 3)
 
