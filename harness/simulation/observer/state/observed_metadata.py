@@ -1,7 +1,8 @@
 """Replay the committed metadata log in the observer, and check its records and the nodes' snapshots.
 
 Nodes may agree with one another and all be wrong. So the observer keeps a separate image, replayed batch for batch from
-what the quorum commits, and holds every record to `metadata_laws.py` at its place in the log. Beside those:
+what the quorum commits, and holds every record to `metadata_laws.py` at its place in the log, and every batch to
+`batch_laws.py`. Beside those:
 
 * FD-05  in a run that must be calm no broker is fenced
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from squall.harness.simulation.observer.state.batch_laws import BatchLaws
 from squall.harness.simulation.observer.state.metadata_laws import MetadataLaws, fenced_by, leaves_for_good
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
@@ -66,6 +68,7 @@ class ReplayedMetadata:
         self.reassignments_completed = 0
         self.image = MetadataImage()
         self._laws = MetadataLaws(self.image)
+        self._batch_laws = BatchLaws(self.image)
         self.voters: VoterSet | None = None
         self._fingerprints: dict[int, str] = {}
         self._voters: dict[int, VoterSet | None] = {}
@@ -81,6 +84,7 @@ class ReplayedMetadata:
             for offset, record in enumerate(records, start=batch.base_offset):
                 before = self._registration(record)
                 self._laws.before(record, offset)
+                self._batch_laws.before(record)
                 image.replay(record, offset, batch.epoch)
                 if self.must_be_calm and fenced_by(record) is not None:
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
@@ -89,6 +93,7 @@ class ReplayedMetadata:
                     self._tell(record, before)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._laws.batch_ended()
+        self._batch_laws.ended(batch.next_offset - 1)
         for broker in reregistered:
             self.on_reregistered(broker, image)
         self._fingerprints[batch.next_offset] = image.fingerprint()

@@ -53,19 +53,20 @@ def test_the_isr_is_a_part_of_the_replicas_and_has_the_leader(fields: dict[str, 
         Log().change(**fields)
 
 
-@pytest.mark.parametrize("fields", [{"isr": [3, 1]}, {"isr": [2, 3], "leader": 3}, {"isr": [1], "leader": -1}], ids=str)
+@pytest.mark.parametrize("fields", [{"isr": [3, 1]}, {"isr": [3, 2], "leader": 2}, {"isr": [1], "leader": -1}], ids=str)
 def test_an_isr_in_another_order_another_leader_or_none_are_legal(fields: dict[str, object]) -> None:
-    Log().change(**fields)
+    records = [fenced(1)] if "leader" in fields else []
+    Log().commit(*records, change(**fields))
 
 
 def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_records() -> None:
     """EL-04: an unclean election says so, also that of the last known leader."""
     log = Log()
-    log.change(isr=[2], leader=-1)
+    log.commit(fenced(2), change(isr=[2], leader=-1))
     with breaks("IS-02", "3 is elected"):
         log.change(isr=[3], leader=3)
     log = Log()
-    log.change(isr=[2], leader=-1)
+    log.commit(fenced(2), change(isr=[2], leader=-1))
     log.change(isr=[3], leader=3, leader_recovery_state=RECOVERING)
     log.change(leader_recovery_state=RECOVERED)
 
@@ -103,7 +104,8 @@ def test_members_of_a_new_topic_partition_are_active() -> None:
 def test_only_with_eligible_leaders_the_isr_may_be_empty() -> None:
     with breaks("IS-09"):
         Log().change(isr=[], leader=-1)
-    with_eligible_leaders().change(isr=[], leader=-1, eligible_leader_replicas=[2, 3], last_known_elr=[1])
+    offline = change(isr=[], leader=-1, eligible_leader_replicas=[2, 3], last_known_elr=[1])
+    with_eligible_leaders().commit(fenced(1), fenced(2), fenced(3), offline)
 
 
 # -- EL-02 --------------------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ def test_a_broker_that_registers_again_leads_nothing_once_the_batch_is_over() ->
     again = RegisterBrokerRecord(broker_id=1, broker_epoch=7, incarnation_id=bytes(15) + b"2", fenced=True)
     with breaks("FD-02"):
         Log().commit(again)
-    Log().commit(again, change(leader=-1))
+    Log().commit(again, change(isr=[1], leader=-1))
 
 
 # -- MD-08 --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""What must hold of every committed batch of metadata records, whatever the controller decides.
+
+A batch holds an event, such as a broker that is fenced, and all that follows from it. So these laws compare the image
+before a batch with the image after it; `metadata_laws.py` has those of single records. They judge a decision at once,
+where its consequences may need further faults to show:
+
+* EL-02  with as many in sync as min ISR requires, none is eligible or last known
+* EL-03  where min ISR changes while replicas may be eligible, every topic-partition concerned gets another partition
+         epoch: its leader may still have the old min ISR, and the controller must refuse its changes
+* EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
+         the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
+         the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
+         the ISR before was active
+* RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
+         that it adds: cancelling restores them
+
+Legal: an election, or a batch, that concerns other topic-partitions; settings that say what held before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
+from squall.nodes.metadata.records import (
+    NO_LEADER,
+    RECOVERING,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
+from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.protocol.schema import Message
+
+
+class BatchLaws:
+    """See the module. It is told of each record before it is replayed, and of each batch's end."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._before: dict[tuple[bytes, int], PartitionRegistration | None] = {}
+        """By topic id and number, what the batch has changed, as it was before; None if the batch creates it."""
+        self._min_isr: dict[bytes, str | None] = {}
+        """By topic id, the min ISR before the batch, of topics whose min ISR the batch may change."""
+
+    def before(self, record: Message) -> None:
+        """Keep what the record is about to change."""
+        image = self._image
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            topic = image.topics.get(record.topic_id)
+            registration = None if topic is None else topic.partitions.get(record.partition_id)
+            self._before.setdefault((record.topic_id, record.partition_id), registration)
+        elif isinstance(record, ConfigRecord) and record.name == MIN_ISR and image.keeps_eligible_leaders:
+            for topic in image.topics_set_by({(record.resource_type, record.resource_name): record}):
+                self._min_isr.setdefault(topic.id, image.topic_settings(topic.name).get(MIN_ISR))
+
+    def ended(self, offset: int) -> None:
+        """Check the batch that ends with this offset. Raises InvariantBroken."""
+        changed, self._before = self._before, {}
+        min_isr, self._min_isr = self._min_isr, {}
+        if min_isr:
+            self._check_min_isr(offset, changed.keys(), min_isr)
+        active = frozenset(one.id for one in self._image.brokers.values() if one.active) if changed else frozenset()
+        for (topic_id, number), before in changed.items():
+            topic = self._image.topics.get(topic_id)
+            now = None if topic is None else topic.partitions.get(number)
+            if topic is None or now is None or before is None:
+                continue
+            where = f"{topic.name}-{number} in the batch that ends at offset {offset}"
+            _check_originals(where, before, now)
+            _check_leader(where, before, now, active)
+            self._check_enough_in_sync(where, topic, before, now)
+
+    def _check_min_isr(
+        self, offset: int, changed: Collection[tuple[bytes, int]], before: Mapping[bytes, str | None]
+    ) -> None:
+        for topic_id, value in before.items():
+            topic = self._image.topics.get(topic_id)
+            now = None if topic is None else self._image.topic_settings(topic.name).get(MIN_ISR)
+            if topic is None or value is None or now is None or int(value) == int(now):
+                continue
+            left = [number for number in topic.partitions if (topic_id, number) not in changed]
+            if left:
+                raise InvariantBroken(
+                    "EL-03",
+                    f"the batch that ends at offset {offset} changes {topic.name}'s min ISR from {value} to {now}, and "
+                    f"leaves the partition epochs of {left} as they were",
+                )
+
+    def _check_enough_in_sync(
+        self, where: str, topic: Topic, before: PartitionRegistration, now: PartitionRegistration
+    ) -> None:
+        min_isr = self._image.topic_settings(topic.name).get(MIN_ISR)
+        if not self._image.keeps_eligible_leaders or min_isr is None:
+            return
+        if (now.isr, now.elr) == (before.isr, before.elr) or len(now.isr) < min(int(min_isr), len(now.replicas)):
+            return
+        if now.elr or now.last_known_elr:
+            raise InvariantBroken(
+                "EL-02",
+                f"{where}: the ISR {list(now.isr)} is as large as min ISR, {min_isr}, requires, and {list(now.elr)} "
+                f"are eligible, {list(now.last_known_elr)} last known",
+            )
+
+
+def _check_originals(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+    if not now.adding and not now.removing:
+        return
+    began, begin = set(before.replicas) - set(before.adding), set(now.replicas) - set(now.adding)
+    if began != begin:
+        raise InvariantBroken(
+            "RA-08",
+            f"{where}: the reassignment began with replicas {sorted(began)}, and cancelling it would leave "
+            f"{sorted(begin)}",
+        )
+
+
+def _check_leader(
+    where: str, before: PartitionRegistration, now: PartitionRegistration, active: frozenset[int]
+) -> None:
+    if now.leader == NO_LEADER:
+        idle = [one for one in now.isr or now.elr if one in active]
+        if idle:
+            raise InvariantBroken("EL-04", f"{where}: has no leader, although {idle} are active and have everything")
+        return
+    if now.leader == before.leader:
+        return
+    if now.recovery_state == RECOVERING:
+        passed_over = [one for one in before.isr if one in active and one in now.replicas]
+        if passed_over:
+            raise InvariantBroken(
+                "EL-04", f"{where}: {now.leader} is elected and may lack records, although {passed_over} were in sync"
+            )
+        return
+    stays = before.leader in active and before.leader in now.isr
+    if stays and now.leader != now.replicas[0]:
+        raise InvariantBroken(
+            "EL-04", f"{where}: {now.leader} takes the place of leader {before.leader}, which is active and in sync"
+        )
+    first = next((one for one in now.replicas if one in now.isr and one in active), now.leader)
+    if not stays and now.leader != first:
+        raise InvariantBroken(
+            "EL-04", f"{where}: {now.leader} is elected, although {first} comes before it in {list(now.replicas)}"
+        )
