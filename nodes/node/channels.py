@@ -285,6 +285,8 @@ class Connections:
         """Connections accepted since the start, by listener."""
         self.on_late_answer: Callable[[Inbound], None] | None = None
         """Called with a request that gets its response after its handler has returned."""
+        self.on_answer: Callable[[ServerRequest], None] | None = None
+        """Called with every request that gets an answer, at the time of the decision; for observers."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -434,6 +436,8 @@ class Connections:
         if connection.closed:
             return
         assert request.answer is not None and not inbound.answered, "a request is answered once"
+        if self.on_answer is not None:
+            self.on_answer(request)
         if request.answer.close:
             self.drop(connection)
             return

@@ -34,6 +34,7 @@ from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
+from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -61,6 +62,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumLeader,
     QuorumVoters,
     QuorumFollowing,
+    ControllerAnswers,
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from squall.harness.simulation.observer.catalogue import all_rules
@@ -45,6 +46,7 @@ from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import MARKER, SEND, Event
@@ -72,6 +74,9 @@ class Observer:
         self._traced: list[TraceEvent] = []
         rules = self._rules
         self._listeners = rules.listeners
+        self._breach: InvariantBroken | None = None
+        """What a node's answer in this turn breaks."""
+        self._on_answer = rules.having("answered")
         self._on_death = rules.having("died")
         self._on_power_loss = rules.having("power_lost")
         self._on_turn = rules.having("turned")
@@ -165,6 +170,7 @@ class Observer:
         cut, self._cut = self._cut, {}
         traced, self._traced = self._traced, []
         quorum_touched, self._quorum_touched = self._quorum_touched, False
+        breach, self._breach = self._breach, None
         if node is None:  # the node died in this turn: discard what it traced before
             self._snapshots.clear()
             for hook in self._on_death:
@@ -173,7 +179,11 @@ class Observer:
         turns = self.cluster.turns[process.name] = self.cluster.turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
+        if node.connections.on_answer is None:
+            node.connections.on_answer = partial(self._answered, process)
         try:
+            if breach is not None:
+                raise breach
             for hook in self._on_turn:
                 hook(process, node)
             if quorum_touched or turns % SWEEP == 0:
@@ -186,6 +196,16 @@ class Observer:
         except InvariantBroken as breach:
             breach.moment = turn.moment(node)
             raise
+
+    def _answered(self, process: SimProcess, request: ServerRequest) -> None:
+        """Judge an answer within the turn that gives it; what it breaks is raised after the turn."""
+        if self._breach is not None or process.node is None:
+            return
+        try:
+            for hook in self._on_answer:
+                hook(process, process.node, request)
+        except InvariantBroken as breach:
+            self._breach = breach
 
     def _look_at_control(self, process: SimProcess, node: BaseNode, traced: list[TraceEvent]) -> None:
         if (with_quorum := node_of_quorum(node)) is not None:

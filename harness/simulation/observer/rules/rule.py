@@ -24,6 +24,7 @@ from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.requests.headers import decode_request
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
@@ -91,6 +92,12 @@ class Rule:
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """A node traces one of `events`, within its turn."""
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        """A node answers a request, within its turn, so its state is that by which it has decided.
+
+        A breach ends the run after the turn, unless the node dies in it.
+        """
 
     def died(self, process: SimProcess) -> None:
         """A node died in its last turn, or was stopped."""
