@@ -14,6 +14,7 @@ from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
+from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -45,6 +46,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
+from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -89,9 +91,11 @@ RULES: tuple[type[Rule], ...] = (
     ProducerSnapshots,
     SessionContents,
     ListedEnd,
+    LookedUpOffsets,
     DeletedRecords,
     FinalLogs,
     IndexedLogs,
+    RecoveredNames,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

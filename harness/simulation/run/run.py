@@ -55,6 +55,8 @@ from squall.harness.simulation.run.drawn_world import (
 )
 from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
+from squall.harness.simulation.run.random_questions import SHARE as ASKING
+from squall.harness.simulation.run.random_questions import RandomQuestions
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
@@ -405,10 +407,13 @@ class Simulation:
         self.observer.cluster.metadata.must_be_calm = self.scenario.require.calm
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
-        for task in (loading, nemesis):
+        questions = [loop.create_task(one.run()) for one in self._questions()]
+        for task in (loading, nemesis, *questions):
             task.add_done_callback(_end_the_run_if_it_failed)
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
+        for task in questions:
+            task.cancel()
         self.load_ended = self.clock.now_ns()
         self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # it misses nothing
         self.observer.cluster.metadata.must_be_calm = False
@@ -416,6 +421,13 @@ class Simulation:
         await loading
         for client in clients:
             await client.close()
+
+    def _questions(self) -> list[RandomQuestions]:
+        """Return who asks brokers what the load never asks, in some of the drawn worlds."""
+        if self.scenario.swarm != WORLDS or not self.world.has_quorum:
+            return []
+        rng = self.world.streams.stream("whether questions are asked")
+        return [RandomQuestions(self.world, self.scenario.topics)] if rng.random() < ASKING else []
 
     async def _nemesis(self) -> None:
         if self.swarming:

@@ -244,6 +244,7 @@ class SimDisk:
         self._names = _Names()
         self._durable_names = _Names()
         self._pending: list[tuple[str, _NameChanges]] = []
+        self._left: list[tuple[str, _NameChanges]] = []
         self._disturbances: dict[str, Disturbance] = {}
 
     # -- cost and death ---------------------------------------------------------------------------------------
@@ -400,6 +401,16 @@ class SimDisk:
         """Return a file's content as it is in the page cache, at no cost to the node; None without such a file."""
         found = self._names.get(path)
         return None if found is None else bytes(found.data)
+
+    def note_start(self) -> None:
+        """Note that another process begins to use this disk: see `names_left`."""
+        self._left = list(self._pending)
+
+    def names_left(self) -> list[str]:
+        """Return the files that earlier processes have created or renamed, and whose names are not durable yet."""
+        pending = {id(one) for one in self._pending}
+        left = [changes for one in self._left if id(one) in pending for changes in one[1]]
+        return [path for path, content in left if content is not None and path in self._names]
 
     def copy_to(self, directory: Path) -> None:
         """Copy every file, as it is in the page cache, to a directory of the real machine, at no cost to the node."""

@@ -179,6 +179,7 @@ class SimProcess:
         self.paused = False
         rng = self._streams.stream(f"{self.name}/{self.incarnation}")
         self.disk.in_use = True
+        self.disk.note_start()
         try:
             self.node = self._factory(
                 disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now

@@ -106,6 +106,15 @@ def test_no_election_may_lose_records_while_a_member_is_active() -> None:
     log.commit(fenced(1), change(isr=[3], leader=3, leader_recovery_state=RECOVERING))
 
 
+def test_a_leader_that_still_recovers_may_be_elected_again() -> None:
+    """Seed 970230 of worlds: it died meanwhile, and is the only one in sync."""
+    log = Log()
+    log.change(isr=[1])
+    log.commit(fenced(1), change(isr=[3], leader=3, leader_recovery_state=RECOVERING))
+    log.commit(fenced(3), change(leader=-1))
+    log.commit(unfenced(3), change(leader=3))
+
+
 # -- EL-02, EL-03 -------------------------------------------------------------------------------------------------
 
 

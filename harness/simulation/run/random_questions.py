@@ -1,0 +1,122 @@
+"""A client that asks brokers at random moments of a load, under all its faults, and expects nothing.
+
+Answers during faults may be errors, late, or none, so a client cannot judge them. The observer can: it sees what the
+node has at the moment at which it answers (`observer/rules/clients/looked_up_offsets.py`). So this client brings nodes
+to answer what the load never asks: the offset of any time, the end of any leader epoch, records from anywhere. Without
+faults the same is asked, with expectations, by `closing_check.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+
+from squall.harness.simulation.world.process import SimProcess
+from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from squall.nodes.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from squall.nodes.protocol.schema import Message
+from squall.workloads.clients.native.connection import KafkaConnection
+
+SHARE = 0.5
+"""The probability that a run has this client."""
+STREAM = "questions"
+PAUSE = (0.02, 0.25)
+"""Seconds of virtual time between two questions."""
+ANSWER_SECONDS = 1.0
+CLIENT_ID = "squall-questions"
+TO_THE_LEADER = 0.8
+"""The probability that a question goes to a broker which takes itself for the leader, if there is one."""
+CONSUMER = -1
+TIMESTAMPS = (-1, -2, -3, -4)
+"""Latest, earliest, largest timestamp, earliest local."""
+LIST_VERSION, EPOCH_VERSION, FETCH_VERSION = 8, 4, 12
+
+Question = tuple[Message, int, type[Message]]
+
+
+class RandomQuestions:
+    """See the module. `topics` has the number of partitions by topic."""
+
+    def __init__(self, world: SimWorld, topics: Mapping[str, int]) -> None:
+        self._world = world
+        self._rng: Random = world.streams.stream(STREAM)
+        self._places = [(topic, number) for topic, count in topics.items() for number in range(count)]
+        self._addresses = {one.name: (one.address, one.port) for one in world.places if one.is_broker}
+        self._connections: dict[str, KafkaConnection] = {}
+        self.asked = self.answered = 0
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._rng.uniform(*PAUSE))
+                await self._ask(*self._rng.choice(self._places))
+        finally:
+            for connection in self._connections.values():
+                connection.close()
+
+    async def _ask(self, topic: str, number: int) -> None:
+        processes = [self._world.processes[name] for name in self._addresses]
+        leading = [one for one in processes if _leads(one, topic, number)]
+        to = self._rng.choice(leading if leading and self._rng.random() < TO_THE_LEADER else processes)
+        message, version, answer = self._question(topic, number, to)
+        self.asked += 1
+        try:
+            await (await self._connection(to.name)).request(message, version, answer, ANSWER_SECONDS)
+        except OSError:
+            self._connections.pop(to.name, None)
+        else:
+            self.answered += 1
+
+    async def _connection(self, name: str) -> KafkaConnection:
+        found = self._connections.get(name)
+        if found is None or found.gone is not None:
+            host, port = self._addresses[name]
+            connector = self._world.connector()
+            found = self._connections[name] = await KafkaConnection.connect(connector, host, port, CLIENT_ID)
+        return found
+
+    def _question(self, topic: str, number: int, to: SimProcess) -> Question:
+        rng = self._rng
+        kind = rng.random()
+        if kind < 0.6:
+            past = int((to.clock.true_s() - rng.uniform(-1, 20)) * 1000)
+            timestamp = past if rng.random() < 0.6 else rng.choice(TIMESTAMPS)
+            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, timestamp=timestamp)])
+            return ListOffsetsRequest(CONSUMER, 0, [listed]), LIST_VERSION, ListOffsetsResponse
+        epoch, start, end = _extent(to, topic, number)
+        if kind < 0.8:
+            ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, leader_epoch=rng.randint(0, epoch))])
+            return OffsetForLeaderEpochRequest(CONSUMER, [ended]), EPOCH_VERSION, OffsetForLeaderEpochResponse
+        part = FetchPartition(number, fetch_offset=rng.randint(start, end), partition_max_bytes=rng.choice((1, 4_000)))
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[part])])
+        return request, FETCH_VERSION, FetchResponse
+
+
+def _leads(process: SimProcess, topic: str, number: int) -> bool:
+    node = process.node
+    found = None if node is None or node.broker is None else node.broker.replicas.by_name(topic, number)
+    return found is not None and found.replica.is_leader
+
+
+def _extent(process: SimProcess, topic: str, number: int) -> tuple[int, int, int]:
+    """Return the leader epoch of a broker's replica, and where its log begins and ends; zeros without a replica."""
+    node = process.node
+    found = None if node is None or node.broker is None else node.broker.replicas.by_name(topic, number)
+    if found is None:
+        return 0, 0, 0
+    replica = found.replica
+    return max(replica.leader_epoch, 0), replica.log.start_offset, replica.end_offset
