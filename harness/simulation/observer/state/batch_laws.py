@@ -14,8 +14,8 @@ where its consequences may need further faults to show:
 * RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
          that it adds: cancelling restores them
 
-Legal: a batch that concerns other topic-partitions; settings that say what held before; a leader that still recovers and
-is elected again (seed 970230).
+Legal: a batch that concerns other topic-partitions; settings that say what held before; a leader that still recovers
+and is elected again (seed 970230).
 """
 
 from __future__ import annotations

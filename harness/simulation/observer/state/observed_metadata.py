@@ -57,6 +57,7 @@ class ReplayedMetadata:
     election: the topic's name, its id and the number of the partition, and the leader epoch that it begins.
     `on_reregistered` is called with each broker's new incarnation, after the batch that registers it. `image` is the
     result of the committed records; `voters` are those of the last committed record about them, None before any.
+    Histories written by hand, which say only what they need, have no `batch_laws`.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class ReplayedMetadata:
         self.reassignments_completed = 0
         self.image = MetadataImage()
         self._laws = MetadataLaws(self.image)
-        self._batch_laws = BatchLaws(self.image)
+        self.batch_laws: BatchLaws | None = BatchLaws(self.image)
         self.voters: VoterSet | None = None
         self._fingerprints: dict[int, str] = {}
         self._voters: dict[int, VoterSet | None] = {}
@@ -84,7 +85,8 @@ class ReplayedMetadata:
             for offset, record in enumerate(records, start=batch.base_offset):
                 before = self._registration(record)
                 self._laws.before(record, offset)
-                self._batch_laws.before(record)
+                if self.batch_laws is not None:
+                    self.batch_laws.before(record)
                 image.replay(record, offset, batch.epoch)
                 if self.must_be_calm and fenced_by(record) is not None:
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
@@ -93,7 +95,8 @@ class ReplayedMetadata:
                     self._tell(record, before)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._laws.batch_ended()
-        self._batch_laws.ended(batch.next_offset - 1)
+        if self.batch_laws is not None:
+            self.batch_laws.ended(batch.next_offset - 1)
         for broker in reregistered:
             self.on_reregistered(broker, image)
         self._fingerprints[batch.next_offset] = image.fingerprint()

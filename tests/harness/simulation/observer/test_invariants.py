@@ -673,6 +673,7 @@ def test_a_topic_created_again_under_its_name_is_another_log() -> None:
     for name in EVERYONE:
         replica = cluster.replica(name)
         replica.topic_id, replica.high_watermark = again, 0
+        cluster.processes[name].note_topic_id()
         replica.log.batches.clear()
         cluster.show(name, "follower")
     cluster.append(0, 12, *EVERYONE)

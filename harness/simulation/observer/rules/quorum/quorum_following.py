@@ -8,6 +8,8 @@ followers pull:
   within the fetch timeout, in its epoch and twice: the first fetch after a divergence proves nothing (seed 945014);
 * while it leads, a majority has sent it a fetch of any kind within one and a half times that, and half a second more.
 
+A voter has one fetch under way, so of two in one turn one came on a connection that has ended (seed 971046).
+
 Legal: a leader that stops, or has removed itself; a leader that was paused, which resigns in its first turn after,
 before it serves the fetches of that turn (seed 948035); a voter that was added since.
 
@@ -56,8 +58,8 @@ class _Followed:
     def hear(self, voter: int, epoch: int, now: int) -> None:
         self.heard[voter] = now
         if epoch == self.identity[1]:
-            last, _ = self.followed.get(voter, (self.since, self.since))
-            self.followed[voter] = (now, last)
+            last, before = self.followed.get(voter, (self.since, self.since))
+            self.followed[voter] = (now, before if last == now else last)
 
     def majority_follows_since(self, leader: int) -> int | None:
         """Return when a majority had last fetched and fetched again later; None if the leader alone is a majority."""

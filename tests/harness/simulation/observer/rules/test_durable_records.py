@@ -148,6 +148,7 @@ def test_a_replica_that_knows_that_it_is_back_keeps_what_it_has() -> None:
 def test_a_wiped_disk_keeps_nothing() -> None:
     cluster = with_three(durable=3)
     cluster.processes["b3"].disk.wipe()
+    cluster.processes["b3"].note_topic_id()
     returns(cluster, 0, power_loss=True)
 
 

@@ -26,6 +26,7 @@ def created_again(*, ends_at: int, deaths: int = 0) -> None:
     process.up = True
     process.incarnation += 1
     replica.topic_id = AGAIN
+    process.note_topic_id()
     replica.log.cut(ends_at)
     cluster.show("b3", "follower")
 
@@ -56,3 +57,14 @@ def test_a_leader_may_append_in_the_turn_in_which_it_is_created() -> None:
 
 def test_a_replica_may_have_been_filled_in_a_turn_that_nobody_saw_the_end_of() -> None:
     created_again(ends_at=2, deaths=1)
+
+
+def test_a_log_in_a_directory_of_another_topic_breaks_md_05() -> None:
+    """An empty log shows nothing of that, and what is appended to it is found under the wrong id after a restart."""
+    cluster = Cluster()
+    process, replica = cluster.processes["b3"], cluster.replica("b3")
+    replica.topic_id = AGAIN
+    with pytest.raises(InvariantBroken, match=r"^MD-05: events-0: b3 has records of topic A* in a directory that says"):
+        cluster.show("b3", "follower")
+    process.note_topic_id()
+    cluster.show("b3", "follower")

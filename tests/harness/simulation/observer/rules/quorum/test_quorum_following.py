@@ -158,3 +158,10 @@ def test_a_lone_voter_leads_for_ever() -> None:
 
 def test_a_leader_that_pushes_is_not_looked_at() -> None:
     Watched(pulls=False).turn(9.0)
+
+
+def test_of_two_fetches_in_one_turn_one_came_on_a_connection_that_has_ended() -> None:
+    """Seed 971046 of worlds: c3 had restarted, and both were held up; its first one that was served had diverged."""
+    watched = Watched()
+    watched.turn(1.5, fetch(3), fetch(3))
+    watched.resigns(1.6)
