@@ -3,7 +3,8 @@
 A log is read in sequence nearly always: by followers, by consumers, by the other rules. Its indexes serve the rest: a
 consumer that begins in the middle, or at a time, and retention by time. A wrong entry, a position that is stale after
 truncation, or a segment that was opened without its times shows only there. Asserted at the end, on every replica of a
-running broker, for up to `PLACES` of its batches and the log's whole extent:
+running broker, and during the run after every `EVERY`-th occasion at which a log was truncated or was opened by another
+process; for up to `PLACES` of its batches and the log's whole extent:
 
 * a read at a batch's last offset begins with that batch;
 * a search for a batch's time, and for the moment after it, ends in the first batch that is not older, or nowhere;
@@ -18,12 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, InvariantBroken, batches_of
 from squall.nodes.protocol.records import BatchHeader, iterate_batches, parse_records
+from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.log import Log
 
 PLACES = 48
+EVERY = 4
 
 
 class _Found(NamedTuple):
@@ -37,15 +41,33 @@ class _Found(NamedTuple):
 class IndexedLogs(Rule):
     """See the module."""
 
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._opened: dict[tuple[str, TopicPartitionId], int] = {}
+        """By host and topic-partition, the newest incarnation in which its log was seen."""
+        self._occasions = 0
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        process, replica = turn.process, turn.replica
+        place = (process.name, (replica.topic_id, replica.partition))
+        before = self._opened.get(place, process.incarnation)
+        self._opened[place] = process.incarnation
+        if turn.cut is not None or before != process.incarnation:
+            self._occasions += 1
+            if self._occasions % EVERY == 0:
+                _check(process.name, replica)
+
     def at_end(self) -> None:
         for process in self.cluster.processes.values():
-            if process.node is None or process.node.broker is None:
-                continue
-            for hosted in process.node.broker.replicas.all():
-                wrong = next(mistakes(hosted.replica.log), None)
-                if wrong is not None:
-                    name = f"{hosted.replica.topic}-{hosted.replica.partition}"
-                    raise InvariantBroken("INDEX", f"{name}: at {process.name} {wrong}")
+            if process.node is not None and process.node.broker is not None:
+                for hosted in process.node.broker.replicas.all():
+                    _check(process.name, hosted.replica)
+
+
+def _check(name: str, replica: TopicPartitionReplica) -> None:
+    wrong = next(mistakes(replica.log), None)
+    if wrong is not None:
+        raise InvariantBroken("INDEX", f"{replica.topic}-{replica.partition}: at {name} {wrong}")
 
 
 def mistakes(log: Log) -> Iterator[str]:
