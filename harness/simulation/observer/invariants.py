@@ -202,8 +202,9 @@ class Observer:
         if self._breach is not None or process.node is None:
             return
         try:
-            for hook in self._on_answer:
-                hook(process, process.node, request)
+            with process.disk.at_no_cost():
+                for hook in self._on_answer:
+                    hook(process, process.node, request)
         except InvariantBroken as breach:
             self._breach = breach
 

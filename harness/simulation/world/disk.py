@@ -22,7 +22,8 @@ a call costs one more comparison.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -258,6 +259,16 @@ class SimDisk:
         """Return the microseconds that a slow disk has added since the last call."""
         slowness, self._slowness = self._slowness, 0
         return slowness
+
+    @contextmanager
+    def at_no_cost(self) -> Iterator[None]:
+        """Let an observer read in the middle of a turn: no fault strikes its calls, and the node does not pay them."""
+        before = self.in_use, self._cost, self._slowness
+        self.in_use = False
+        try:
+            yield
+        finally:
+            self.in_use, self._cost, self._slowness = before
 
     @property
     def is_slow(self) -> bool:

@@ -27,6 +27,7 @@ from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
+from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
@@ -47,6 +48,7 @@ from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
+from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -57,6 +59,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
+from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -69,6 +72,7 @@ from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -458,6 +462,19 @@ def counts_by_voters_once_they_are_committed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Core, "raise_high_watermark", advances)
 
 
+def answers_what_it_has_not_written_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active controller answers at once where it writes no records, whatever else is not committed."""
+    park = QuorumController._park
+
+    def wrong(self: QuorumController, request: Any, response: Any, *, wrote: bool) -> None:
+        if wrote:
+            park(self, request, response, wrote=wrote)
+        else:
+            request.respond(response)
+
+    monkeypatch.setattr(QuorumController, "_park", wrong)
+
+
 def leads_by_the_voter_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader of the quorum resigns when any one voter has not fetched for as long as a majority may."""
     heard_at = Leader.majority_heard_at
@@ -468,6 +485,32 @@ def leads_by_the_voter_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -
         return min([healthy, *others])
 
     monkeypatch.setattr(Leader, "majority_heard_at", oldest)
+
+
+def finds_times_above_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer's look-up by time sees the whole log, also what is not committed."""
+    found = Log.offset_for_timestamp
+
+    def wrong(self: Log, timestamp: int, upper: int) -> tuple[int, int] | None:
+        return found(self, timestamp, self.end_offset)
+
+    monkeypatch.setattr(Log, "offset_for_timestamp", wrong)
+
+
+def recovers_without_syncing_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery flushes what it has read, and leaves the directory as the dead process left it."""
+    recover, flush = Log._recover, Log.flush
+
+    def wrong(self: Log, recovery_point: int) -> None:
+        def without_names(log: Log) -> None:
+            log._segments.names_dirty = False
+            flush(log)
+
+        with monkeypatch.context() as within:
+            within.setattr(Log, "flush", without_names)
+            recover(self, recovery_point)
+
+    monkeypatch.setattr(Log, "_recover", wrong)
 
 
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,6 +591,13 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_quorum_following::test_a_leader_that_nobody_follows_resigns",
         seed=4,
+    ),
+    Proof(
+        ControllerAnswers,
+        "QC-21",
+        answers_what_it_has_not_written_for_at_once,
+        "worlds",
+        "test_controller_answers::test_records_of_the_quorum_itself_do_not_count",
     ),
     Proof(
         AppliedMetadata,
@@ -742,6 +792,14 @@ PROOFS: tuple[Proof, ...] = (
         "test_listed_end::test_an_end_listed_by_a_deposed_leader_before_a_declared_loss_is_legal",
     ),
     Proof(
+        LookedUpOffsets,
+        "DP-15",
+        finds_times_above_the_high_watermark,
+        "worlds",
+        "test_looked_up_offsets::test_a_time_after_all_visible_records_has_no_offset",
+        seed=12,
+    ),
+    Proof(
         DeletedRecords,
         "DP-16",
         deletes_no_records,
@@ -766,6 +824,14 @@ PROOFS: tuple[Proof, ...] = (
         seed=10,
     ),
     Proof(
+        RecoveredNames,
+        "DURABLE",
+        recovers_without_syncing_the_directory,
+        "worlds",
+        "test_recovered_names::test_names_that_the_new_process_has_created_are_its_own",
+        seed=2,
+    ),
+    Proof(
         RecoveredCluster,
         "RECOVER",
         lets_nobody_rejoin,
@@ -786,7 +852,7 @@ PROOFS: tuple[Proof, ...] = (
         never_returns_leaderships,
         "worlds",
         "test_balanced_leaders::test_a_tolerated_share_is_legal",
-        seed=36,
+        seed=107,
     ),
     Proof(
         PacedCluster,

@@ -270,3 +270,29 @@ def test_directories_list_their_children_once_and_in_order() -> None:
     disk.rename("a", "c")
     assert disk.list("") == ["b", "c", "top"]
     assert disk.list("missing") == []
+
+
+def test_an_observer_reads_in_the_middle_of_a_turn_at_no_cost() -> None:
+    """Neither does the node pay for it, nor does a fault strike it."""
+    disk = SimDisk(Random(1))
+    file = disk.open("a", create=True)
+    file.append(b"12345678")
+    paid = disk.take_cost()
+    assert paid > 0
+    disk.disturb("fault", Disturbance(frozenset({"read"}), error=errno.EIO))
+    with disk.at_no_cost():
+        assert file.read(0, 8) == b"12345678"
+    assert disk.in_use and disk.take_cost() == 0
+    with pytest.raises(InjectedError):
+        file.read(0, 8)
+
+
+def test_names_that_earlier_processes_left_are_told_until_their_directory_is_synced() -> None:
+    disk = SimDisk(Random(1))
+    disk.open("t-0/1.log", create=True)
+    assert disk.names_left() == []
+    disk.note_start()
+    disk.open("t-0/2.log", create=True)
+    assert disk.names_left() == ["t-0/1.log"]
+    disk.sync_directory("t-0")
+    assert disk.names_left() == []

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.observer.rules.storage.indexed_logs import mistakes
+from squall.harness.simulation.observer.rules.storage.indexed_logs import mistakes, untouched
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.ports import NullTrace
@@ -97,3 +97,18 @@ def test_the_observer_asserts_it_at_the_end(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(type(cluster.replica("b2").log), "max_timestamp", lambda self: 7)
     with pytest.raises(InvariantBroken, match=r"^INDEX: events-0: at b\d the largest time is said to be 7, and"):
         cluster.observer.final()
+
+
+def test_a_look_up_during_a_run_leaves_no_trace_in_the_log() -> None:
+    """A log determines its largest time on first use, and reads for that."""
+    disk = SimDisk(Random(1))
+    filled(disk).close()
+    log, twin = opened(disk), untouched(opened(disk))
+    assert list(mistakes(untouched(log))) == []
+    disk.take_cost()
+    log.max_timestamp()
+    paid = disk.take_cost()
+    twin.max_timestamp()
+    assert disk.take_cost() == paid > 0
+    log.max_timestamp()
+    assert disk.take_cost() == 0

@@ -1,0 +1,51 @@
+"""A client that asks at random moments of the load, in about half of the drawn worlds, and expects nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.harness.simulation.observer.rules.clients import looked_up_offsets
+from squall.harness.simulation.run import run
+from squall.harness.simulation.run.random_questions import RandomQuestions
+from squall.harness.simulation.run.run import SimOptions, simulate
+from squall.harness.simulation.run.scenarios import find_scenario
+from squall.nodes.protocol.messages.list_offsets import ListOffsetsPartitionResponse
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+SUITES = Path(__file__).resolve().parents[4] / "suites"
+
+
+def asked_in(monkeypatch: pytest.MonkeyPatch, seed: int, share: float) -> tuple[run.SimResult, list[RandomQuestions]]:
+    monkeypatch.setattr(run, "ASKING", share)
+    begun: list[RandomQuestions] = []
+
+    class Counted(RandomQuestions):
+        async def run(self) -> None:
+            begun.append(self)
+            await super().run()
+
+    monkeypatch.setattr(run, "RandomQuestions", Counted)
+    return simulate(find_scenario("worlds", SUITES)[0], seed, SimOptions(swarm=True)), begun
+
+
+def test_it_is_answered_under_faults_and_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+    check = looked_up_offsets._check_offset
+
+    def counted(name: str, replica: TopicPartitionReplica, time: int, told: ListOffsetsPartitionResponse) -> None:
+        judged.append(time)
+        check(name, replica, time, told)
+
+    monkeypatch.setattr(looked_up_offsets, "_check_offset", counted)
+    result, (questions,) = asked_in(monkeypatch, 3, 1.0)
+    assert result.verdict == "valid", result.problem
+    assert 10 < questions.answered <= questions.asked
+    assert min(judged) < 0 < max(judged), "no time was asked for"
+
+
+def test_only_a_share_of_the_worlds_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as within:
+        assert asked_in(within, 3, 0.0)[1] == []
+    assert 0 < run.ASKING < 1
