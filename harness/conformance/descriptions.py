@@ -83,7 +83,7 @@ async def pages(client: ConformanceClient, topic: CheckedTopic) -> None:
     ]
     expect(address, f"the topic-partitions of {topic.name}", [_facts(one) for one in described.partitions], expected)
     limit = client.rng.randint(1, max(1, len(expected) - 1))
-    expect(address, f"pages of {limit}", await _paged(client, address, topic.name, limit), expected)
+    expect(address, f"pages of {limit}", await _paged(client, address, [topic.name], limit), [(topic.name, expected)])
     rest = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(topic.name)], cursor=Cursor(topic.name, len(expected) - 1)
     )
@@ -95,6 +95,9 @@ async def pages(client: ConformanceClient, topic: CheckedTopic) -> None:
     names = [one.name for one in response.topics]
     expect(address, "the order of topics in DescribeTopicPartitions", names, sorted(one or "" for one in names))
     expect(address, f"how often all topics have {topic.name}", names.count(topic.name), 1)
+    shown_at_once = [(one.name or "", [_facts(part) for part in one.partitions]) for one in response.topics]
+    limit = client.rng.randint(1, sum(len(parts) for _, parts in shown_at_once))
+    expect(address, f"pages of {limit} of all topics", await _paged(client, address, [], limit), shown_at_once)
     unknown = f"{topic.name}-unknown"
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(unknown)])
     response = await client.ask(address, request, DescribeTopicPartitionsResponse)
@@ -111,20 +114,26 @@ def _facts(one: DescribeTopicPartitionsResponsePartition) -> _Facts:
     )  # fmt: skip
 
 
-async def _paged(client: ConformanceClient, address: Address, name: str, limit: int) -> list[_Facts]:
-    found: list[_Facts] = []
+async def _paged(
+    client: ConformanceClient, address: Address, names: list[str], limit: int
+) -> list[tuple[str, list[_Facts]]]:
+    """Return the topic-partitions by topic, from pages of a size; of all topics without `names`."""
+    found: dict[str, list[_Facts]] = {}
     cursor: Cursor | None = None
     for _ in range(LARGEST_PAGE):
-        request = DescribeTopicPartitionsRequest([TopicRequest(name)], limit, cursor)
+        request = DescribeTopicPartitionsRequest([TopicRequest(one) for one in names], limit, cursor)
         response = await client.ask(address, request, DescribeTopicPartitionsResponse)
-        page = [_facts(one) for described in response.topics for one in described.partitions]
-        found += page
+        size = sum(len(described.partitions) for described in response.topics)
+        for described in response.topics:
+            found.setdefault(described.name or "", []).extend(map(_facts, described.partitions))
         cursor = response.next_cursor
         if cursor is None:
-            return found
-        expect(address, f"the size of a page of {limit}", len(page), limit)
-        expect(address, "the topic of a cursor", cursor.topic_name, name)
-    return found
+            expect(address, f"whether the last page of {limit} has as many at most ({size})", size <= limit, True)
+            return list(found.items())
+        expect(address, f"the size of a page of {limit}", size, limit)
+        if names:
+            expect(address, "the topic of a cursor", cursor.topic_name, *names)
+    return list(found.items())
 
 
 async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:

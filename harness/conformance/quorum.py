@@ -1,5 +1,6 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log, from a node that is no voter. Afterwards the same leader leads in the same epoch.
+another log, from a node that is no voter; and to unregister a broker that is none. Afterwards the same leader leads in
+the same epoch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from squall.nodes.protocol.messages.describe_quorum import (
 )
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.workloads.clients.native.admin import METADATA_TOPIC
 
 STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
@@ -57,6 +59,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
         await _strange_voters(client, controller, metadata.cluster_id)
+    await _strange_broker(client, broker)
     after = await described_quorum(client, broker)
     told = (after.leader_id, after.leader_epoch)
     expect(
@@ -114,3 +117,12 @@ async def _strange_voters(client: ConformanceClient, controller: Address, cluste
     added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
     errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
     expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)
+
+
+async def _strange_broker(client: ConformanceClient, address: Address) -> None:
+    """A broker that is none cannot be unregistered."""
+    if not await client.serves(address, ApiKey.UNREGISTER_BROKER):
+        return
+    response = await client.ask(address, UnregisterBrokerRequest(NOBODY), UnregisterBrokerResponse)
+    refused = ErrorCode.BROKER_ID_NOT_REGISTERED
+    expect_error(address, "to unregister a broker that is none", response.error_code, refused)

@@ -101,7 +101,7 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """An update of an unknown feature is refused, and so is the one beside it."""
+    """An update of an unknown feature is refused, and so is the one beside it; one to the present level is accepted."""
     address = client.any_broker()
     if not await client.serves(address, ApiKey.UPDATE_FEATURES):
         return
@@ -118,6 +118,10 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     response = await client.ask(address, request, UpdateFeaturesResponse)
     made = not response.error_code and any(not one.error_code for one in response.results)
     expect(address, f"whether anything is made beside a refused update ({response})", made, False)
+    request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=known)
+    response = await client.ask(address, request, UpdateFeaturesResponse)
+    codes = [response.error_code, *(one.error_code for one in response.results)]
+    expect(address, f"the errors of an update to the levels that there are ({response})", set(codes), {0})
 
 
 async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:

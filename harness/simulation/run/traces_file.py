@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid 982b361180cefa4d8908522e5156b431
+    17 valid 3467cfd760d5413ba800d75f02beb356
 """
 
 from __future__ import annotations
