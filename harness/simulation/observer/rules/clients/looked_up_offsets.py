@@ -5,8 +5,9 @@ one answer, and has nothing to compare it with. A wrong one skips records or rea
 indexes, which are cut, rebuilt and loaded apart from the records. So the observer reads the log from its start, at the
 moment of the answer, and compares:
 
-* ListOffsets for a consumer: the latest offset is the high watermark, the earliest the log's start; that of a time is
-  the first record below the high watermark which is not older, with its timestamp
+* ListOffsets for a consumer: the latest offset is no lower than the high watermark (`listed_end.py` has that it is no
+  higher), the earliest is the log's start; that of a time is the first record below the high watermark which is not
+  older, with its timestamp
 * OffsetForLeaderEpoch: no record of the epoch asked for, or an earlier one, is at or after the end that is answered,
   and no record of a later one before it
 
@@ -84,7 +85,7 @@ def _check_offset(
     name: str, replica: TopicPartitionReplica, timestamp: int, told: ListOffsetsPartitionResponse
 ) -> None:
     if timestamp == LATEST_TIMESTAMP:
-        expected = (-1, replica.high_watermark)
+        expected = (-1, max(replica.high_watermark, told.offset))
     elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         expected = (-1, replica.log.start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
