@@ -74,8 +74,8 @@ class Observer:
         self._traced: list[TraceEvent] = []
         rules = self._rules
         self._listeners = rules.listeners
-        self._breach: InvariantBroken | None = None
-        """What a node's answer in this turn breaks."""
+        self._breach: Exception | None = None
+        """What a node's answer in this turn breaks, or how a rule failed to judge it."""
         self._on_answer = rules.having("answered")
         self._on_death = rules.having("died")
         self._on_power_loss = rules.having("power_lost")
@@ -198,14 +198,17 @@ class Observer:
             raise
 
     def _answered(self, process: SimProcess, request: ServerRequest) -> None:
-        """Judge an answer within the turn that gives it; what it breaks is raised after the turn."""
+        """Judge an answer within the turn that gives it. Whatever is raised then is raised after the turn.
+
+        The node must not meet it: it would take some errors for those of its peers.
+        """
         if self._breach is not None or process.node is None:
             return
         try:
             with process.disk.at_no_cost():
                 for hook in self._on_answer:
                     hook(process, process.node, request)
-        except InvariantBroken as breach:
+        except Exception as breach:
             self._breach = breach
 
     def _look_at_control(self, process: SimProcess, node: BaseNode, traced: list[TraceEvent]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from squall.harness.simulation.observer.invariants import Observer
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.workloads.core.operation import Event
 
 
@@ -31,6 +32,10 @@ class UnjudgedObserver(Observer):
 
     def look(self, process: SimProcess) -> None:
         self._unless_broken(lambda: super(UnjudgedObserver, self).look(process))
+
+    def _answered(self, process: SimProcess, request: ServerRequest) -> None:
+        if self.breach is None:
+            super()._answered(process, request)
 
     def client_event(self, event: Event, number: int = 0, at: int = 0) -> None:
         self._unless_broken(lambda: super(UnjudgedObserver, self).client_event(event, number, at))

@@ -11,6 +11,7 @@ import re
 import pytest
 
 from squall.harness.simulation.observer.invariants import SWEEP, InvariantBroken, Moment
+from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
@@ -21,6 +22,7 @@ from squall.nodes.metadata.records import (
     TopicRecord,
     encode_record,
 )
+from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.raft.roles import Leader
 from squall.workloads.core.operation import FAIL, INFO, OK, POLL, Completion, Event, Operation
 from tests.harness.simulation.observer.observed import TOPIC, TOPIC_ID, Cluster, HandMadeLog, batch, sealed
@@ -678,6 +680,36 @@ def test_a_topic_created_again_under_its_name_is_another_log() -> None:
         cluster.show(name, "follower")
     cluster.append(0, 12, *EVERYONE)
     assert cluster.observer.cluster.counters.committed_batches == 2
+
+
+@pytest.mark.parametrize(
+    "failure", [InvariantBroken("DP-15", "planted"), ProtocolError("a batch that no rule can read")]
+)
+def test_what_an_answer_breaks_is_raised_after_the_turn(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    """Within the turn the node would meet it, and take a ProtocolError for one of the peer that it answers."""
+
+    def answered(self: LookedUpOffsets, process: object, node: object, request: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(LookedUpOffsets, "answered", answered)
+    cluster = Cluster()
+    observer, process = cluster.observer, cluster.processes["b1"]
+    process.connections.on_answer(object())
+    with pytest.raises(type(failure)):
+        observer.look(process)  # type: ignore[arg-type]
+    observer.look(process)  # type: ignore[arg-type]
+
+
+def test_what_an_answer_breaks_is_dropped_if_the_node_dies_in_that_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answered(self: LookedUpOffsets, process: object, node: object, request: object) -> None:
+        raise InvariantBroken("DP-15", "planted")
+
+    monkeypatch.setattr(LookedUpOffsets, "answered", answered)
+    cluster = Cluster()
+    observer, process = cluster.observer, cluster.processes["b1"]
+    process.connections.on_answer(object())
+    process.up = False
+    observer.look(process)  # type: ignore[arg-type]
 
 
 def test_a_nodes_trace_in_the_turn_of_its_death_is_not_held_against_others() -> None:

@@ -11,8 +11,8 @@ moment of the answer, and compares:
 * OffsetForLeaderEpoch: no record of the epoch asked for, or an earlier one, is at or after the end that is answered,
   and no record of a later one before it
 
-Source: the protocols of ListOffsets and OffsetForLeaderEpoch, rules 11 and 18. Legal: errors, and for a time after all
-records no offset.
+Source: the protocols of ListOffsets and OffsetForLeaderEpoch, rules 11 and 18. Legal: errors; for a time after all
+records no offset. What nobody asked for is not judged here.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _check_listed(name: str, replicas: Replicas, asked: ListOffsetsRequest, told
     for topic in told.topics:
         for one in topic.partitions:
             hosted = replicas.by_name(topic.name, one.partition_index)
-            if hosted is not None and one.error_code == 0:
-                timestamp = timestamps[topic.name, one.partition_index]
+            timestamp = timestamps.get((topic.name, one.partition_index))
+            if hosted is not None and one.error_code == 0 and timestamp is not None:
                 _check_offset(name, hosted.replica, timestamp, one)
 
 
@@ -118,8 +118,9 @@ def _check_ends(
     for topic in told.topics:
         for one in topic.partitions:
             hosted = replicas.by_name(topic.topic, one.partition)
-            if hosted is not None and one.error_code == 0:
-                _check_end(name, hosted.replica, epochs[topic.topic, one.partition], one)
+            epoch = epochs.get((topic.topic, one.partition))
+            if hosted is not None and one.error_code == 0 and epoch is not None:
+                _check_end(name, hosted.replica, epoch, one)
 
 
 def _check_end(name: str, replica: TopicPartitionReplica, epoch: int, told: EpochEndOffset) -> None:
