@@ -11,8 +11,8 @@ that state check what they record:
 * `observed_images.py`   EPOCH, IMAGE   equal offsets mean equal images; epochs move as the records say
 * `client_checker.py`    ACK, UNIQ, RT, PREFIX, PHANTOM   what clients receive is what is committed
 
-So do `observed_metadata.py` (SN-03, FD-05) and `metadata_laws.py` (RA-04, RA-05, CS-02, IS-02, IS-09, EL-02, FD-02,
-MD-08), by replaying the metadata records, and `observed_writes.py` (MD-09).
+So do `observed_metadata.py` (SN-03, FD-05), `metadata_laws.py` (RA-04, RA-05, CS-02, IS-02, IS-09, EL-02, FD-02, MD-08)
+and `batch_laws.py` (EL-02, EL-03, EL-04, RA-08), by replaying the metadata records, and `observed_writes.py` (MD-09).
 
 The observer is driven by change. The nodes' own trace names the topic-partitions that a turn has touched, and only
 those are examined. Every `SWEEP`-th turn of a node all of its replicas are examined, in case of an untraced change.
