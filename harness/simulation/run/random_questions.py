@@ -28,6 +28,7 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from squall.nodes.protocol.schema import Message
+from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.clients.native.connection import KafkaConnection
 
 SHARE = 0.5
@@ -70,7 +71,8 @@ class RandomQuestions:
 
     async def _ask(self, topic: str, number: int) -> None:
         processes = [self._world.processes[name] for name in self._addresses]
-        leading = [one for one in processes if _leads(one, topic, number)]
+        replicas = [_replica_of(one, topic, number) for one in processes]
+        leading = [one for one, replica in zip(processes, replicas, strict=True) if replica and replica.is_leader]
         to = self._rng.choice(leading if leading and self._rng.random() < TO_THE_LEADER else processes)
         message, version, answer = self._question(topic, number, to)
         self.asked += 1
@@ -97,7 +99,7 @@ class RandomQuestions:
             timestamp = past if rng.random() < 0.6 else rng.choice(TIMESTAMPS)
             listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, timestamp=timestamp)])
             return ListOffsetsRequest(CONSUMER, 0, [listed]), LIST_VERSION, ListOffsetsResponse
-        epoch, start, end = _extent(to, topic, number)
+        epoch, start, end = _extent(_replica_of(to, topic, number))
         if kind < 0.8:
             ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, leader_epoch=rng.randint(0, epoch))])
             return OffsetForLeaderEpochRequest(CONSUMER, [ended]), EPOCH_VERSION, OffsetForLeaderEpochResponse
@@ -106,17 +108,14 @@ class RandomQuestions:
         return request, FETCH_VERSION, FetchResponse
 
 
-def _leads(process: SimProcess, topic: str, number: int) -> bool:
+def _replica_of(process: SimProcess, topic: str, number: int) -> TopicPartitionReplica | None:
     node = process.node
     found = None if node is None or node.broker is None else node.broker.replicas.by_name(topic, number)
-    return found is not None and found.replica.is_leader
+    return None if found is None else found.replica
 
 
-def _extent(process: SimProcess, topic: str, number: int) -> tuple[int, int, int]:
-    """Return the leader epoch of a broker's replica, and where its log begins and ends; zeros without a replica."""
-    node = process.node
-    found = None if node is None or node.broker is None else node.broker.replicas.by_name(topic, number)
-    if found is None:
+def _extent(replica: TopicPartitionReplica | None) -> tuple[int, int, int]:
+    """Return the leader epoch of a replica, and where its log begins and ends; zeros without a replica."""
+    if replica is None:
         return 0, 0, 0
-    replica = found.replica
     return max(replica.leader_epoch, 0), replica.log.start_offset, replica.end_offset

@@ -247,8 +247,6 @@ class Simulation:
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
         self.postponed = 0
-        self.asking: list[RandomQuestions] = []
-        """Who asks brokers what the load never asks."""
         self.begun: list[SwarmFault] = []
         """The faults of a swarm that were carried out."""
         self.digest = ""
@@ -409,8 +407,7 @@ class Simulation:
         self.observer.cluster.metadata.must_be_calm = self.scenario.require.calm
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
-        self.asking = self._questions()
-        questions = [loop.create_task(one.run()) for one in self.asking]
+        questions = [loop.create_task(one.run()) for one in self._questions()]
         for task in (loading, nemesis, *questions):
             task.add_done_callback(_end_the_run_if_it_failed)
         await asyncio.sleep(self.scenario.time.load)

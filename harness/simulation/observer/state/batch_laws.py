@@ -36,7 +36,7 @@ from squall.nodes.protocol.schema import Message
 
 
 class BatchLaws:
-    """See the module. It is told of each record before it is replayed, and of each batch's end."""
+    """See the module. The caller reports each record before it replays the record, and the end of each batch."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -45,12 +45,10 @@ class BatchLaws:
         self._min_isr: dict[bytes, str | None] = {}
         """By topic id, the min ISR before the batch, of topics whose min ISR the batch may change."""
 
-    def before(self, record: Message) -> None:
-        """Keep what the record is about to change."""
+    def before(self, record: Message, registration: PartitionRegistration | None) -> None:
+        """Keep what the record is about to change, of a topic-partition its registration."""
         image = self._image
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
-            topic = image.topics.get(record.topic_id)
-            registration = None if topic is None else topic.partitions.get(record.partition_id)
             self._before.setdefault((record.topic_id, record.partition_id), registration)
         elif isinstance(record, ConfigRecord) and record.name == MIN_ISR and image.keeps_eligible_leaders:
             for topic in image.topics_set_by({(record.resource_type, record.resource_name): record}):

@@ -86,7 +86,7 @@ class ReplayedMetadata:
                 before = self._registration(record)
                 self._laws.before(record, offset)
                 if self.batch_laws is not None:
-                    self.batch_laws.before(record)
+                    self.batch_laws.before(record, before)
                 image.replay(record, offset, batch.epoch)
                 if self.must_be_calm and fenced_by(record) is not None:
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.harness.simulation.observer.rules.rule import Rule
-from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
@@ -36,7 +36,7 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from squall.nodes.protocol.record_times import record_times
-from squall.nodes.protocol.records import BatchHeader, iterate_batches
+from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.replication.serving import (
@@ -46,7 +46,6 @@ from squall.nodes.replication.serving import (
     MAX_TIMESTAMP,
 )
 
-READ_BYTES = 1 << 20
 NOWHERE = (-1, -1)
 """Timestamp and offset of no record."""
 
@@ -104,7 +103,7 @@ def _check_offset(
 def _first_from(replica: TopicPartitionReplica, timestamp: int) -> tuple[int, int]:
     """Return timestamp and offset of the first visible record that is not older; of the newest time for -3."""
     start = replica.log.start_offset
-    records = [one for found in _batches(replica) for one in _times(*found) if one[1] >= start]
+    records = [one for _, content in _batches(replica) for one in _times(content) if one[1] >= start]
     wanted = max((time for time, _ in records), default=-1) if timestamp == MAX_TIMESTAMP else timestamp
     if wanted < 0:
         return NOWHERE
@@ -124,10 +123,10 @@ def _check_ends(
 
 
 def _check_end(name: str, replica: TopicPartitionReplica, epoch: int, told: EpochEndOffset) -> None:
-    headers = [header for header, _ in _batches(replica)]
-    later = next((one.base_offset for one in headers if one.leader_epoch > epoch), replica.end_offset)
+    batches = [batch for batch, _ in _batches(replica)]
+    later = next((one.base for one in batches if one.epoch > epoch), replica.end_offset)
     later = max(later, replica.log.start_offset)
-    last = max((one.leader_epoch for one in headers if one.leader_epoch <= epoch), default=-1)
+    last = max((one.epoch for one in batches if one.epoch <= epoch), default=-1)
     if told.leader_epoch < 0 and (last < 0 or epoch > replica.leader_epoch):
         return
     if told.end_offset != later or not last <= told.leader_epoch <= epoch:
@@ -139,18 +138,19 @@ def _check_end(name: str, replica: TopicPartitionReplica, epoch: int, told: Epoc
         )
 
 
-def _times(header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, int]]:
+def _times(batch: memoryview) -> Iterator[tuple[int, int]]:
     """Yield timestamp and offset of each record; with append time all have that of the batch."""
+    header = BatchHeader.read(batch)
     if not header.is_log_append_time:
         yield from record_times(batch)
     else:
         yield from ((header.max_timestamp, offset) for offset in range(header.base_offset, header.next_offset))
 
 
-def _batches(replica: TopicPartitionReplica) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield all batches of a log, from the one that holds its start."""
-    at, end = replica.log.start_offset, replica.end_offset
-    while at < end:
-        for header, batch in iterate_batches(replica.read(at, READ_BYTES, end, at_least_one=True)):
-            yield header, batch
-            at = header.next_offset
+def _batches(replica: TopicPartitionReplica) -> Iterator[tuple[Batch, memoryview]]:
+    """Yield every batch of a log, with its content. The first one may begin before the log does."""
+    return batches_of(
+        lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
+        replica.log.start_offset,
+        replica.end_offset,
+    )

@@ -161,7 +161,10 @@ def test_a_leader_that_pushes_is_not_looked_at() -> None:
 
 
 def test_of_two_fetches_in_one_turn_one_came_on_a_connection_that_has_ended() -> None:
-    """Seed 971046 of worlds: c3 had restarted, and both were held up; its first one that was served had diverged."""
+    """Seed 971046 of worlds: c3 sent one fetch before its restart and one after it; a fault delayed both.
+
+    The leader served only the second one, and refused it because c3's log had diverged.
+    """
     watched = Watched()
     watched.turn(1.5, fetch(3), fetch(3))
     watched.resigns(1.6)
