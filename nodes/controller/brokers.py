@@ -106,7 +106,11 @@ class BrokerControl:
     # -- heartbeats -------------------------------------------------------------------------------------------
 
     def heartbeat(self, now: int, image: MetadataImage, request: BrokerHeartbeatRequest) -> Outcome:
-        """Renew the session, and fence or unfence as the broker requests and may."""
+        """Renew the session, and fence or unfence as the broker requests and may.
+
+        An incarnation that may stop stays fenced. Kafka unfences it if an earlier heartbeat of it is served late, and
+        lets it lead until its session is over (seed 976324 of worlds).
+        """
         error = self.epoch_error(image, request.broker_id, request.broker_epoch)
         if error != ErrorCode.NONE:
             return Outcome(BrokerHeartbeatResponse(error_code=error))
@@ -116,7 +120,7 @@ class BrokerControl:
             return self._wants_to_stop(now, image, broker, request)
         self.sessions.heard(now, broker.id)
         self._offsets.heard(broker.id, request.current_metadata_offset)
-        fenced = request.want_fence or (broker.fenced and not caught_up)
+        fenced = request.want_fence or (broker.fenced and (broker.in_controlled_shutdown or not caught_up))
         records: Iterable[Record] = ()
         if fenced and not broker.fenced:
             records = self.fence_records(image, broker)
@@ -132,9 +136,8 @@ class BrokerControl:
         if self._may_stop(image, broker):
             self.sessions.end(broker.id)
             self._offsets.end(broker.id)
-            leaving = () if broker.fenced else self.fence_records(image, broker)
             response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True)
-            return Outcome(response, leaving)
+            return Outcome(response, self._parting_records(image, broker))
         self.sessions.heard(now, broker.id)
         self._offsets.heard(broker.id, request.current_metadata_offset)
         waiting = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=False)
@@ -154,12 +157,17 @@ class BrokerControl:
         into this: the rest is moved now.
         """
         if not broker.in_controlled_shutdown:
-            yield BrokerRegistrationChangeRecord(
-                broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
-            )
+            yield _mark(broker)
         elif not self._offsets.leads(image, broker.id):
             return
         yield from self._changes.broker_leaves(image, broker.id)
+
+    def _parting_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
+        """Mark a broker that may stop, so that it stays fenced whatever else of it is served late, and fence it."""
+        if not broker.in_controlled_shutdown:
+            yield _mark(broker)
+        if not broker.fenced:
+            yield from self.fence_records(image, broker)
 
     def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Record]:
         """Records that fence the broker that has been silent for longest, if its session is over."""
@@ -235,3 +243,8 @@ def _registration_record(request: BrokerRegistrationRequest, epoch: int) -> Regi
         fenced=True,
         log_dirs=[bytes(directory) for directory in request.log_dirs],
     )
+
+
+def _mark(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
+    """The record that a broker is stopping."""
+    return BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1)

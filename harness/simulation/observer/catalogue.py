@@ -13,9 +13,12 @@ from squall.harness.simulation.observer.rules.brokers.silent_brokers import Sile
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
+from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
+from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
+from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
@@ -26,7 +29,9 @@ from squall.harness.simulation.observer.rules.isr.eligible_replicas import Eligi
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.isr.pending_changes import PendingChanges
 from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
+from squall.harness.simulation.observer.rules.isr.short_isr import ShortIsr
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
@@ -45,8 +50,10 @@ from squall.harness.simulation.observer.rules.quorum.quorum_voters import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
+from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
@@ -59,12 +66,14 @@ RULES: tuple[type[Rule], ...] = (
     QuorumVotes,
     QuorumMemory,
     DurableRecords,
+    DurableClaims,
     QuorumProgress,
     QuorumCommitment,
     QuorumLeader,
     QuorumVoters,
     QuorumFollowing,
     ControllerAnswers,
+    FencedRequests,
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,
@@ -77,9 +86,12 @@ RULES: tuple[type[Rule], ...] = (
     NewLogs,
     LogBounds,
     LogStarts,
+    SegmentBounds,
     FollowerAppend,
     PartitionLeader,
     BegunEpochs,
+    PendingChanges,
+    ShortIsr,
     CountedMembers,
     LaggingMembers,
     FetchingIncarnations,
@@ -90,9 +102,11 @@ RULES: tuple[type[Rule], ...] = (
     ProducerStates,
     ProducerSnapshots,
     SessionContents,
+    FetchedRecords,
     ListedEnd,
     LookedUpOffsets,
     DeletedRecords,
+    RequestDeadlines,
     FinalLogs,
     IndexedLogs,
     RecoveredNames,

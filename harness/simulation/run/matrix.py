@@ -74,7 +74,7 @@ def control(name: str, requirement: str, scenario: str, twin: str, *expected: st
 
 
 TRIALS: tuple[Trial, ...] = (
-    mutant("fetch-epoch-unfenced", "EP-03", "metadata-starved-follower", "LM", "ISR", "ELECT", "ACK"),
+    mutant("fetch-epoch-unfenced", "EP-03", "metadata-starved-follower", "DP-13", "LM", "ISR", "ELECT", "ACK"),
     mutant("alter-partition-unfenced", "IS-07", "late-proposal", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("hw-before-isr-ack", "DP-06", "leader-kill-loop", "ISR", "ACK", "PREFIX"),
     mutant("ack-before-replication", "DP-08", "leader-kill-lagging", "ACK", "lost_write"),

@@ -2,8 +2,9 @@
 
 Answers during faults may be errors, late, or none, so a client cannot judge them. The observer can: it sees what the
 node has at the moment at which it answers (`observer/rules/clients/looked_up_offsets.py`). So this client brings nodes
-to answer what the load never asks: the offset of any time, the end of any leader epoch, records from anywhere. Without
-faults the same is asked, with expectations, by `closing_check.py`.
+to answer what the load never asks: the offset of any time, the end of any leader epoch, records from anywhere, also as
+one who knows an earlier leader epoch or a later one. Without faults the same is asked, with expectations, by
+`closing_check.py`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ CLIENT_ID = "squall-questions"
 TO_THE_LEADER = 0.8
 """The probability that a question goes to a broker which takes itself for the leader, if there is one."""
 CONSUMER = -1
+NO_EPOCH = -1
+"""The leader epoch of a client that knows none."""
 TIMESTAMPS = (-1, -2, -3, -4)
 """Latest, earliest, largest timestamp, earliest local."""
 LIST_VERSION, EPOCH_VERSION, FETCH_VERSION = 8, 4, 12
@@ -93,17 +96,23 @@ class RandomQuestions:
 
     def _question(self, topic: str, number: int, to: SimProcess) -> Question:
         rng = self._rng
+        epoch, start, end = _extent(_replica_of(to, topic, number))
+        known = rng.choice((NO_EPOCH, NO_EPOCH, epoch - 1, epoch, epoch + 1))
         kind = rng.random()
         if kind < 0.6:
             past = int((to.clock.true_s() - rng.uniform(-1, 20)) * 1000)
             timestamp = past if rng.random() < 0.6 else rng.choice(TIMESTAMPS)
-            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, timestamp=timestamp)])
+            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, known, timestamp)])
             return ListOffsetsRequest(CONSUMER, 0, [listed]), LIST_VERSION, ListOffsetsResponse
-        epoch, start, end = _extent(_replica_of(to, topic, number))
         if kind < 0.8:
-            ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, leader_epoch=rng.randint(0, epoch))])
+            ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, known, rng.randint(0, epoch))])
             return OffsetForLeaderEpochRequest(CONSUMER, [ended]), EPOCH_VERSION, OffsetForLeaderEpochResponse
-        part = FetchPartition(number, fetch_offset=rng.randint(start, end), partition_max_bytes=rng.choice((1, 4_000)))
+        part = FetchPartition(
+            number,
+            known,
+            fetch_offset=rng.choice((rng.randint(start, end), start - 1, start, end, end + 1, end + 1_000)),
+            partition_max_bytes=rng.choice((1, 4_000)),
+        )
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[part])])
         return request, FETCH_VERSION, FetchResponse
 

@@ -53,6 +53,8 @@ from squall.harness.simulation.run.drawn_world import (
     switches_features,
     world_lines,
 )
+from squall.harness.simulation.run.late_requests import SHARE as REPEATING
+from squall.harness.simulation.run.late_requests import LateRequests
 from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
 from squall.harness.simulation.run.random_questions import SHARE as ASKING
@@ -407,12 +409,12 @@ class Simulation:
         self.observer.cluster.metadata.must_be_calm = self.scenario.require.calm
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
-        questions = [loop.create_task(one.run()) for one in self._questions()]
-        for task in (loading, nemesis, *questions):
+        strangers = [loop.create_task(one.run()) for one in self._strangers()]
+        for task in (loading, nemesis, *strangers):
             task.add_done_callback(_end_the_run_if_it_failed)
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
-        for task in questions:
+        for task in strangers:
             task.cancel()
         self.load_ended = self.clock.now_ns()
         self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # it misses nothing
@@ -422,12 +424,16 @@ class Simulation:
         for client in clients:
             await client.close()
 
-    def _questions(self) -> list[RandomQuestions]:
-        """Return who asks brokers what the load never asks, in some of the drawn worlds."""
+    def _strangers(self) -> list[RandomQuestions | LateRequests]:
+        """Return who asks nodes what the load and the other nodes never ask, in some of the drawn worlds."""
         if self.scenario.swarm != WORLDS or not self.world.has_quorum:
             return []
-        rng = self.world.streams.stream("whether questions are asked")
-        return [RandomQuestions(self.world, self.scenario.topics)] if rng.random() < ASKING else []
+        strangers: list[RandomQuestions | LateRequests] = []
+        if self.world.streams.stream("whether questions are asked").random() < ASKING:
+            strangers.append(RandomQuestions(self.world, self.scenario.topics))
+        if self.world.streams.stream("whether requests are repeated").random() < REPEATING:
+            strangers.append(LateRequests(self.world))
+        return strangers
 
     async def _nemesis(self) -> None:
         if self.swarming:

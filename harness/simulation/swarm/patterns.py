@@ -3,9 +3,8 @@
 A *burst* is several faults of a few kinds within half a second. A *combination* is two or more faults that belong
 together, such as the power loss of two brokers, or a slow disk on a host whose link is cut. An *aimed* fault waits for
 an event that a node traces, and strikes in that turn (`moments.py`). A *stale node* gets no metadata for some seconds
-and acts on what it knows, while its peers stop, and in the end stops itself. A leader of the quorum is *unfollowed*
-while no controller's fetch reaches another one: whoever leads appends what brokers ask for, commits nothing of it, and
-gives way to another leader, so that logs diverge.
+and acts on what it knows, while its peers stop, and in the end stops itself. Others hold or lose messages
+(`lost_messages.py`).
 
 Each seed draws whether it has any of each, from a random stream of its own. The budget decides about each part when it
 is due, so that a combination may lose a part that Kafka's promises do not cover.
@@ -18,11 +17,10 @@ from typing import Final
 
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER, WAITING_KINDS
+from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, WAITING_KINDS
+from squall.harness.simulation.swarm.lost_messages import unanswered_writes, undecided_changes, unfollowed_leaders
 from squall.harness.simulation.swarm.moments import Moment
 
-UNFOLLOWED_SHARE: Final = 0.3
-"""The share of seeds in which controllers do not hear one another's fetches now and then."""
 COMBINATIONS: Final = (
     ("power-loss-broker", "power-loss-broker"),
     ("power-loss-controller", "power-loss-controller"),
@@ -110,35 +108,10 @@ def draw_patterns(
         while wanted and at < load:
             faults += [one for one in draw(rng, at, brokers, controllers) if one.latest_end < load - 1.0]
             at += rng.expovariate(1 / gap)
-    faults += _unfollowed_leaders(Random(f"{seed}/unfollowed"), controllers, load, changed=dynamic_voters)
+    faults += unfollowed_leaders(Random(f"{seed}/unfollowed"), controllers, load, changed=dynamic_voters)
+    faults += undecided_changes(Random(f"{seed}/undecided"), brokers, controllers, load)
+    faults += unanswered_writes(Random(f"{seed}/unanswered"), brokers, controllers, load)
     return sorted(faults, key=lambda fault: fault.at)
-
-
-def _unfollowed_leaders(rng: Random, controllers: tuple[str, ...], load: float, *, changed: bool) -> list[SwarmFault]:
-    """Hold the controllers' fetches from one another, now and then, for about as long as a leader stands that.
-
-    Where voters can be `changed`, one is removed about when that begins.
-    """
-    faults: list[SwarmFault] = []
-    if len(controllers) < 2 or rng.random() > UNFOLLOWED_SHARE:
-        return faults
-    everyone = ", ".join(controllers)
-    words: dict[str, object] = {
-        "fault": "rpc-hold", "api": "Fetch", "direction": "request", "from": everyone, "to": everyone,
-    }  # fmt: skip
-    at = rng.uniform(0.3, 4.0)
-    while (length := log_uniform(rng, 0.3, 4.0)) + at < load - 1.0:
-        faults.append(SwarmFault(round(at, 6), "rpc-hold", controllers, round(length, 6), rng.random(), words))
-        begin, out = max(0.1, at + rng.uniform(-0.3, 0.6)), log_uniform(rng, 0.05, 3.0)
-        if changed and rng.random() < 0.7 and begin + out < load - 1.0:
-            removal: dict[str, object] = {
-                "fault": REMOVE_VOTER,
-                "target": rng.choice((*controllers, "active controller")),
-            }
-            host = (rng.choice(controllers),)
-            faults.append(SwarmFault(round(begin, 6), REMOVE_VOTER, host, round(out, 6), rng.random(), removal))
-        at += length + rng.expovariate(1 / 3.0)
-    return faults
 
 
 def _burst(rng: Random, at: float, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> list[SwarmFault]:

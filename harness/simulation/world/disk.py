@@ -8,7 +8,8 @@ Model, as strict as POSIX allows and stricter than ext4:
 * Content becomes durable by `File.sync`, names (creation, rename, removal) by `Disk.sync_directory`. The ledger is the
   size up to which each file is durable.
 * At a power loss `mode` says what becomes of the rest. `all`: nothing survives that was not synced. `torn`: of an
-  un-synced tail a random prefix survives, cut at any byte, and in it sectors that never reached the disk read as zeros;
+  un-synced tail a random prefix survives: whole writes, or cut at any byte, and then sectors that never reached the
+  disk read as zeros;
   an un-synced truncation is either kept or undone; of the un-synced name changes a random prefix survives, in order.
   `none`: everything survives.
 
@@ -37,6 +38,8 @@ LossMode = Literal["all", "torn", "none"]
 
 SECTOR = 512
 MISSING_SECTOR_PROBABILITY = 0.25
+BETWEEN_WRITES_PROBABILITY = 0.4
+"""How often an un-synced tail is lost from the beginning of one of its writes on, and nothing of it is torn."""
 
 
 class CrashNow(BaseException):
@@ -83,15 +86,22 @@ class DiskSpeed:
 class _Content:
     """One inode.
 
-    `durable` bytes from the front are safe; `undone` is the durable tail that an un-synced truncation removed.
+    `durable` bytes from the front are safe; `undone` is the durable tail that an un-synced truncation removed. `ends`
+    are the sizes after each write that was not synced, as far as the file was not cut below them since.
     """
 
-    __slots__ = ("data", "durable", "undone")
+    __slots__ = ("data", "durable", "ends", "undone")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = 0
+        self.ends: list[int] = []
         self.undone: bytes | None = None
+
+    def append(self, *chunks: bytes | bytearray | memoryview) -> None:
+        for chunk in chunks:
+            self.data += chunk
+        self.ends.append(len(self.data))
 
     def truncate(self, size: int) -> None:
         if size < self.durable:
@@ -99,9 +109,12 @@ class _Content:
             self.undone = cut + self.undone if self.undone is not None else cut
             self.durable = size
         del self.data[size:]
+        while self.ends and self.ends[-1] > size:
+            self.ends.pop()
 
     def sync(self) -> None:
         self.durable = len(self.data)
+        self.ends.clear()
         self.undone = None
 
     def lose_power(self, rng: Random, mode: LossMode) -> int:
@@ -114,8 +127,12 @@ class _Content:
             del self.data[self.durable :]
             lost = before - self.durable
         elif mode == "torn":
-            del self.data[rng.randint(self.durable, before) :]
-            lost = before - len(self.data) + self._miss_sectors(rng)
+            if self.ends and rng.random() < BETWEEN_WRITES_PROBABILITY:
+                del self.data[rng.choice((self.durable, *self.ends)) :]
+                lost = before - len(self.data)
+            else:
+                del self.data[rng.randint(self.durable, before) :]
+                lost = before - len(self.data) + self._miss_sectors(rng)
         else:
             lost = 0
         self.sync()
@@ -202,10 +219,9 @@ class SimFile:
         try:
             self._disk.charge("write", sum(len(chunk) for chunk in chunks), self._content)
         except InjectedError:
-            self._content.data += self._disk.part_of(chunks)
+            self._content.append(self._disk.part_of(chunks))
             raise
-        for chunk in chunks:
-            self._content.data += chunk
+        self._content.append(*chunks)
         if self._disk.writes_back():
             self._content.sync()
 
@@ -422,6 +438,11 @@ class SimDisk:
         pending = {id(one) for one in self._pending}
         left = [changes for one in self._left if id(one) in pending for changes in one[1]]
         return [path for path, content in left if content is not None and path in self._names]
+
+    def durable_bytes(self, path: str) -> int:
+        """Return how many bytes of a file survive any power loss: none if its name may be lost."""
+        content = self._names.get(path)
+        return 0 if content is None or self._durable_names.get(path) is not content else content.durable
 
     def copy_to(self, directory: Path) -> None:
         """Copy every file, as it is in the page cache, to a directory of the real machine, at no cost to the node."""

@@ -59,6 +59,8 @@ class Endpoint(Protocol):
 
 
 Acceptor = Callable[["ConnectionEnd"], Endpoint]
+Overhear = Callable[[str, str, int, bytes], None]
+"""Receives source, address, port and frame of a request that is delivered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +98,7 @@ class SimNetwork:
         self.resets = 0
         self.frames_lost = 0
         self.buggify: SeededBuggify | None = None
+        self.overheard: Overhear | None = None
         self._kernel = kernel
         self._rng = rng
         self._listeners: dict[tuple[str, int], Acceptor] = {}
@@ -233,6 +236,8 @@ class SimNetwork:
             return
         self.frames_delivered += 1
         self._digest.update(b"%d %d %d%b" % (self._kernel.now, end.identity, len(frame), frame))
+        if self.overheard is not None and end.is_server:
+            self.overheard(end.peer_address, end.address, end.port, frame)
         if end.endpoint is not None:
             end.endpoint.delivered(end, frame)
 

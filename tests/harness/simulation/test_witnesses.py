@@ -34,7 +34,7 @@ def lacking(text: str) -> list[str]:
     problem, _, circumstances = text.partition("\n    ")
     found = {
         "an offset or epoch": OFFSET_OR_EPOCH.search(text),
-        "an operation": OPERATION.search(f"\n    {circumstances}") or BEFORE_THE_LOAD.search(circumstances),
+        "an operation": OPERATION.search(f"\n    {circumstances}") or BEFORE_THE_LOAD.search(f"\n    {circumstances}"),
         "an event, or a checker's sentence": EVENT.search(problem)
         or re.search(r"at offset \d", problem)
         or SEEN_IN_THE_ENSEMBLE.search(circumstances),

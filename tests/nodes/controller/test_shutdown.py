@@ -48,6 +48,19 @@ def test_who_leads_nothing_may_stop_at_once_and_leaves_its_isrs(controller: Any)
     assert controller.register(3, incarnation=2).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("stopped", [1, 3])
+def test_a_late_heartbeat_does_not_bring_back_a_broker_that_may_stop(controller: Any, stopped: int) -> None:
+    """Seed 976324 of worlds: it was unfenced, and led. Broker 1 led something and is marked first, broker 3 nothing."""
+    while not wish(controller, stopped).should_shut_down:
+        for other in {1, 2, 3} - {stopped}:
+            controller.heartbeat(other)
+    response = controller.heartbeat(stopped)
+    assert (response.error_code, response.is_fenced) == (ErrorCode.NONE, True)
+    broker = controller.image.brokers[stopped]
+    assert broker.fenced and broker.in_controlled_shutdown
+    assert stopped not in controller.partition().isr
+
+
 def test_a_stopping_broker_is_let_into_no_isr(controller: Any) -> None:
     """KIP-841, rule 26: no way back in while it is still alive and fetching."""
     wish(controller, 1)

@@ -23,9 +23,11 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.protocol.requests.headers import decode_request
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC, METADATA_TOPIC_ID
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
 
@@ -45,6 +47,12 @@ def requests_of(process: SimProcess, keys: Sequence[bytes]) -> Iterator[Message]
     for method, arguments in process.last_inputs:
         if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in keys:
             yield decode_request(arguments[1])[1]
+
+
+def is_of_quorum(request: Message) -> bool:
+    """Return whether a request is a Fetch of the metadata log."""
+    topics = request.topics if isinstance(request, FetchRequest) else ()
+    return any(topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC for topic in topics)
 
 
 def wire_keys(*keys: ApiKey) -> tuple[bytes, ...]:

@@ -179,7 +179,7 @@ class HandMadeRaft:
 
     @property
     def config(self) -> Any:
-        return SimpleNamespace(dynamic_voters=bool(self.listed), address=self.address)
+        return SimpleNamespace(dynamic_voters=bool(self.listed), address=self.address, directory="__cluster_metadata-0")
 
     @property
     def voters(self) -> VoterSet:
@@ -208,6 +208,17 @@ class HandMadeRaft:
                 yield CommittedBatch(header.base_offset, header.leader_epoch, 0, values, False)
 
 
+class HandMadeSessions:
+    """What the observer looks at of a broker's fetch sessions."""
+
+    def __init__(self, sessions: dict[int, Any]) -> None:
+        self._sessions = sessions
+        self.find = sessions.get
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+
 @dataclass
 class HandMadeProcess:
     """A host with a broker of one topic-partition, as the observer sees one between two turns."""
@@ -230,6 +241,7 @@ class HandMadeProcess:
     """Its fetchers, by leader."""
     sessions: dict[int, Any] = field(default_factory=dict)
     """The fetch sessions that it keeps, by id."""
+    session_slots: int = 10
     is_busy: bool = False
     """Whether it has not applied its image to all replicas yet."""
     up: bool = True
@@ -270,7 +282,8 @@ class HandMadeProcess:
                 epoch=epoch if self.incarnation == 1 else -1,
                 incarnation_id=incarnation_id(self.node_id, self.incarnation),
             ),
-            fetching=SimpleNamespace(sessions=SimpleNamespace(find=self.sessions.get)),
+            fetching=SimpleNamespace(sessions=HandMadeSessions(self.sessions)),
+            is_serving=True,
         )
         return SimpleNamespace(
             config=SimpleNamespace(
@@ -281,6 +294,7 @@ class HandMadeProcess:
                 broker_session_timeout_ms=2_000,
                 log_segment_bytes=1 << 30,
                 log_retention_check_interval_ms=1_000,
+                max_incremental_fetch_session_cache_slots=self.session_slots,
             ),
             raft=self.raft,
             is_active_controller=self.raft.is_leader and self.raft.high_watermark > 0,
@@ -400,6 +414,8 @@ class Cluster:
         if event in ("leader", "follower"):
             replica = self.replica(name)
             fields = {"epoch": replica.leader_epoch, "end": replica.end_offset, "topic_id": replica.topic_id, **fields}
+        elif event == "isr_proposed":  # for an earlier partition epoch, so that it is over
+            fields = {"leader_epoch": self.replica(name).leader_epoch, "partition_epoch": -1, **fields}
         self.observer.event(event, broker=process.node_id, topic=TOPIC, partition=0, **fields)
         self.observer.look(process)  # type: ignore[arg-type]
 

@@ -26,9 +26,12 @@ from squall.harness.simulation.observer.rules.brokers.silent_brokers import Sile
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
+from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
+from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
+from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
@@ -39,7 +42,9 @@ from squall.harness.simulation.observer.rules.isr.eligible_replicas import Eligi
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
+from squall.harness.simulation.observer.rules.isr.pending_changes import PendingChanges
 from squall.harness.simulation.observer.rules.isr.restarted_brokers import RestartedBrokers
+from squall.harness.simulation.observer.rules.isr.short_isr import ShortIsr
 from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
@@ -58,13 +63,16 @@ from squall.harness.simulation.observer.rules.quorum.quorum_voters import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
+from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, Parked
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
@@ -76,9 +84,11 @@ from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.fetch import PartitionData
-from squall.nodes.protocol.records import Record, build_batch, patch
+from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
@@ -88,10 +98,11 @@ from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher
 from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.raft.voters import VoterSet
+from squall.nodes.replication import replica as replica_module
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
-from squall.nodes.replication.ports import Applied, OffsetAnswer, PartitionState
+from squall.nodes.replication.ports import AppendAnswer, Applied, OffsetAnswer, PartitionState
 from squall.nodes.replication.remote import RemoteReplica
-from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.replication.replica import ACKS_ALL, TopicPartitionReplica
 from squall.nodes.replication.serving import LATEST_TIMESTAMP
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
@@ -227,17 +238,89 @@ def lists_the_log_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "list_offset", list_offset)
 
 
-def calls_durable_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic's log is called durable without an fsync."""
-    synced = Log.flush
+def recovery_keeps_what_is_known_to_be_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery cuts a topic's log at its recovery point, also where only the process has died."""
+    recover = Log._recover
 
-    def pretends(self: Log) -> int:
-        if "__cluster_metadata" in self.directory:
-            return synced(self)
-        self.durable_offset = self.end_offset
-        return self.durable_offset
+    def cuts(self: Log, recovery_point: int) -> None:
+        recover(self, recovery_point)
+        if "__cluster_metadata" not in self.directory and recovery_point < self.end_offset:
+            self.truncate_to(max(recovery_point, self.start_offset))
 
-    monkeypatch.setattr(Log, "flush", pretends)
+    monkeypatch.setattr(Log, "_recover", cuts)
+
+
+def notes_log_ends_as_recovery_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker notes the end of each log as its recovery point, whether or not that is durable."""
+
+    def notes(self: LogManager) -> None:
+        self._recovery_points.replace({name: log.end_offset for name, log in self._logs.items()})
+
+    monkeypatch.setattr(LogManager, "_checkpoint_recovery_points", notes)
+
+
+def hears_every_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes the heartbeat of any incarnation of a broker for that of the registered one."""
+    heartbeat = BrokerControl.heartbeat
+
+    def hears(self: BrokerControl, now: int, image: MetadataImage, request: BrokerHeartbeatRequest) -> Any:
+        broker = image.brokers.get(request.broker_id)
+        if broker is not None:
+            request = replace(request, broker_epoch=broker.epoch)
+        return heartbeat(self, now, image, request)
+
+    monkeypatch.setattr(BrokerControl, "heartbeat", hears)
+
+
+def takes_an_outdated_proposal_for_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader takes INVALID_UPDATE_VERSION to say that its change of the ISR was not accepted."""
+    monkeypatch.setattr(replica_module, "_REVERT", (*replica_module._REVERT, ErrorCode.INVALID_UPDATE_VERSION))
+
+
+def appends_below_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader looks at min ISR only when it answers a Produce with acks=all, not before it appends."""
+    append = TopicPartitionReplica.append
+
+    def appends(
+        self: TopicPartitionReplica, now: int, batch: Any, required_acks: int, produce_version: int = 12
+    ) -> AppendAnswer:
+        return append(self, now, batch, 1 if required_acks == ACKS_ALL else required_acks, produce_version)
+
+    monkeypatch.setattr(TopicPartitionReplica, "append", appends)
+
+
+def segments_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log never begins another segment because of the age of the last one."""
+    is_full = Log._is_full
+
+    def ageless(self: Log, segment: Segment, more: int, header: BatchHeader) -> bool:
+        return is_full(self, segment, more, replace(header, max_timestamp=segment.first_timestamp))
+
+    monkeypatch.setattr(Log, "_is_full", ageless)
+
+
+def states_too_high_a_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer's Fetch that gets records is answered with a high watermark that is too high by one."""
+    part = Fetch._part
+
+    def states(self: Fetch, number: int, bounds: Any, records: Any) -> PartitionData:
+        stated = part(self, number, bounds, records)
+        if not self._context.is_follower and not stated.error_code and len(records):
+            stated.high_watermark += 1
+        return stated
+
+    monkeypatch.setattr(Fetch, "_part", states)
+
+
+def waits_for_the_newest_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker waits for the deadline of the request that was parked last, whichever is nearest."""
+    add = Deadlines.add
+
+    def overwrites(self: Deadlines, when: int, parked: Parked) -> None:
+        add(self, when, parked)
+        self.nearest = parked.step * self.GRAIN
+
+    monkeypatch.setattr(Deadlines, "add", overwrites)
 
 
 def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +467,7 @@ def a_segment_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         appended = append(self, batches)
         if not lost and "events" in self.directory and len(self._segments) > 5:
             lost.append(self.directory)
+            self.flush()
             del self._segments._all[3]
         return appended
 
@@ -554,10 +638,18 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         DurableRecords,
         "DURABLE",
-        calls_durable_what_is_not,
+        recovery_keeps_what_is_known_to_be_durable,
         "worlds",
         "test_durable_records::test_a_power_loss_may_take_what_is_not_durable_and_may_leave_it",
-        seed=25,
+        seed=3,
+    ),
+    Proof(
+        DurableClaims,
+        "DURABLE",
+        notes_log_ends_as_recovery_points,
+        "worlds",
+        "test_durable_claims::test_what_lies_above_the_claim_need_not_be_durable",
+        seed=2,
     ),
     Proof(
         QuorumProgress,
@@ -603,6 +695,14 @@ PROOFS: tuple[Proof, ...] = (
         answers_what_it_has_not_written_for_at_once,
         "worlds",
         "test_controller_answers::test_records_of_the_quorum_itself_do_not_count",
+    ),
+    Proof(
+        FencedRequests,
+        "BL-05",
+        hears_every_incarnation,
+        "worlds",
+        "test_fenced_requests::test_an_answer_may_come_after_the_broker_has_registered_again",
+        seed=2,
     ),
     Proof(
         AppliedMetadata,
@@ -693,6 +793,14 @@ PROOFS: tuple[Proof, ...] = (
         seed=45,
     ),
     Proof(
+        SegmentBounds,
+        "DP-18",
+        segments_of_any_age,
+        "worlds",
+        "test_segment_bounds::test_what_was_written_under_other_settings_is_not_judged",
+        seed=17,
+    ),
+    Proof(
         FollowerAppend,
         "EP-04",
         a_leader_begins_with_the_former_epoch,
@@ -712,6 +820,22 @@ PROOFS: tuple[Proof, ...] = (
         begins_an_epoch_again,
         "worlds",
         "test_begun_epochs::test_another_incarnation_begins_with_the_epoch_that_metadata_say",
+    ),
+    Proof(
+        PendingChanges,
+        "IS-04",
+        takes_an_outdated_proposal_for_refused,
+        "worlds",
+        "test_pending_changes::test_a_change_may_end_with_a_newer_partition_epoch",
+        seed=13,
+    ),
+    Proof(
+        ShortIsr,
+        "DP-06",
+        appends_below_min_isr,
+        "worlds",
+        "test_short_isr::test_an_isr_that_shrank_after_the_append_leaves_the_outcome_open",
+        seed=13,
     ),
     Proof(
         CountedMembers,
@@ -790,6 +914,13 @@ PROOFS: tuple[Proof, ...] = (
         "test_session_contents::test_sides_at_different_epochs_may_differ",
     ),
     Proof(
+        FetchedRecords,
+        "DP-14",
+        states_too_high_a_high_watermark,
+        "worlds",
+        "test_fetched_records::test_a_fetch_from_within_a_batch_gets_all_of_it",
+    ),
+    Proof(
         ListedEnd,
         "DP-15",
         lists_the_log_end,
@@ -802,7 +933,6 @@ PROOFS: tuple[Proof, ...] = (
         finds_times_above_the_high_watermark,
         "worlds",
         "test_looked_up_offsets::test_a_time_after_all_visible_records_has_no_offset",
-        seed=12,
     ),
     Proof(
         DeletedRecords,
@@ -811,6 +941,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_deleted_records::test_a_poll_that_began_before_the_deletion_was_acknowledged_may_have_them",
         seed=4,
+    ),
+    Proof(
+        RequestDeadlines,
+        "DP-05",
+        waits_for_the_newest_deadline,
+        "worlds",
+        "test_request_deadlines::test_a_broker_that_took_no_turn_meanwhile_may_be_late",
+        seed=2,
     ),
     Proof(
         FinalLogs,
@@ -826,7 +964,7 @@ PROOFS: tuple[Proof, ...] = (
         trusts_the_time_index_alone,
         "worlds",
         "test_indexed_logs::test_a_log_that_begins_within_a_batch_has_the_times_from_there_on",
-        seed=10,
+        seed=7,
     ),
     Proof(
         RecoveredNames,
@@ -857,7 +995,7 @@ PROOFS: tuple[Proof, ...] = (
         never_returns_leaderships,
         "worlds",
         "test_balanced_leaders::test_a_tolerated_share_is_legal",
-        seed=146,
+        seed=36,
     ),
     Proof(
         PacedCluster,

@@ -23,6 +23,8 @@ from squall.nodes.metadata.records import (
     encode_record,
 )
 from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.roles import Leader
 from squall.workloads.core.operation import FAIL, INFO, OK, POLL, Completion, Event, Operation
 from tests.harness.simulation.observer.observed import TOPIC, TOPIC_ID, Cluster, HandMadeLog, batch, sealed
@@ -694,7 +696,7 @@ def test_what_an_answer_breaks_is_raised_after_the_turn(monkeypatch: pytest.Monk
     monkeypatch.setattr(LookedUpOffsets, "answered", answered)
     cluster = Cluster()
     observer, process = cluster.observer, cluster.processes["b1"]
-    process.connections.on_answer(object())
+    process.connections.on_answer(ServerRequest(0, 0, Message(), None, "PLAINTEXT", 1, 0))
     with pytest.raises(type(failure)):
         observer.look(process)  # type: ignore[arg-type]
     observer.look(process)  # type: ignore[arg-type]
@@ -707,7 +709,7 @@ def test_what_an_answer_breaks_is_dropped_if_the_node_dies_in_that_turn(monkeypa
     monkeypatch.setattr(LookedUpOffsets, "answered", answered)
     cluster = Cluster()
     observer, process = cluster.observer, cluster.processes["b1"]
-    process.connections.on_answer(object())
+    process.connections.on_answer(ServerRequest(0, 0, Message(), None, "PLAINTEXT", 1, 0))
     process.up = False
     observer.look(process)  # type: ignore[arg-type]
 

@@ -196,9 +196,9 @@ def test_a_snapshot_with_other_voters_than_the_log_breaks_sn_03(held: tuple[Vote
 
 
 def test_nodes_whose_snapshots_hold_former_voters_break_sn_03(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 256 draws dynamic voters that operators change, and snapshots often."""
+    """Seed 13 draws dynamic voters that operators change, and snapshots often."""
     monkeypatch.setattr(VoterHistory, "at", lambda self, end_offset: self._logged[0][1] if self._logged else None)
-    assert simulate(find_scenario("worlds")[0], 256).broken == ("SN-03",)
+    assert simulate(find_scenario("worlds")[0], 13).broken == ("SN-03",)
 
 
 def test_a_snapshot_of_what_the_observer_has_not_followed_yet_waits() -> None:

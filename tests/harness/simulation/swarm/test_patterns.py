@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER
+from squall.harness.simulation.swarm.lost_messages import FORWARDED
 from squall.harness.simulation.swarm.patterns import BROKER_MOMENTS, COMBINATIONS, CONTROLLER_MOMENTS, draw_patterns
 from squall.nemesis.entries import NemesisEntry
 
@@ -64,6 +66,32 @@ def test_controllers_do_not_hear_one_another_s_fetches_and_where_they_can_voters
         assert 15 < sum(map(bool, held)) < 50 and max(held) > 2
         assert sum(map(bool, removed)) > 10 if changed else not any(removed)
         assert all(fault.latest_end < LOAD for faults in drawn for fault in faults)
+
+
+def about(drawn: list[SwarmFault], *apis: str) -> list[SwarmFault]:
+    return [fault for fault in drawn if fault.words.get("api") in apis]
+
+
+def test_leaders_do_not_learn_how_their_changes_of_the_isr_ended_while_others_stop() -> None:
+    lost = held = deaf = 0
+    for drawn in DRAWN.values():
+        for fault in about(drawn, "AlterPartition"):
+            lost += (fault.kind, fault.words.get("direction")) == ("rpc-cut", "response")
+            held += fault.kind == "rpc-hold"
+            deaf += any(
+                one.hosts == fault.hosts and one.at <= fault.at < one.at + one.duration for one in about(drawn, "Fetch")
+            )
+    assert min(lost, held, deaf) > 100
+
+
+def test_answers_to_what_brokers_forward_are_lost() -> None:
+    written = [one for drawn in DRAWN.values() for one in about(drawn, *FORWARDED)]
+    assert {one.words["api"] for one in written} == set(FORWARDED)
+    assert {(one.kind, one.words["direction"], one.hosts) for one in written} == {("rpc-cut", "response", BROKERS)}
+
+
+def test_combined_nodes_forward_nothing_over_the_network() -> None:
+    assert not [one for seed in range(50) for one in about(draw_patterns(seed, BROKERS, BROKERS, LOAD), *FORWARDED)]
 
 
 def test_every_kind_of_every_combination_exists() -> None:

@@ -49,6 +49,46 @@ def test_a_torn_power_loss_also_loses_sectors_in_the_middle() -> None:
     assert 3 < holes < 17
 
 
+def test_a_torn_power_loss_may_end_between_two_writes() -> None:
+    ends = set()
+    for seed in range(100):
+        disk = SimDisk(Random(seed))
+        synced(disk, "f", b"s")
+        for _ in range(3):
+            disk.open("f").append(b"x" * 40, b"y" * 60)
+        disk.lose_power("torn")
+        if (left := content(disk, "f")) and b"\0" not in left:
+            ends.add(len(left))
+    assert {1, 101, 201, 301} <= ends
+    assert len(ends) > 10
+
+
+def test_an_end_of_a_write_is_forgotten_with_what_is_cut_off() -> None:
+    for seed in range(30):
+        disk = SimDisk(Random(seed))
+        synced(disk, "f", b"s")
+        file = disk.open("f")
+        file.append(b"x" * 100)
+        file.append(b"x" * 100)
+        file.truncate(51)
+        file.append(b"y")
+        disk.lose_power("torn")
+        assert len(content(disk, "f")) <= 52
+
+
+def test_bytes_are_durable_with_the_name_of_their_file() -> None:
+    disk = SimDisk(Random(1))
+    file = disk.open("log/0", create=True)
+    file.append(b"1234")
+    file.sync()
+    file.append(b"5")
+    assert disk.durable_bytes("log/0") == 0
+    disk.sync_directory("log")
+    assert (disk.durable_bytes("log/0"), disk.durable_bytes("log/1")) == (4, 0)
+    disk.rename("log/0", "log/1")
+    assert (disk.durable_bytes("log/0"), disk.durable_bytes("log/1")) == (0, 0)
+
+
 def test_a_whole_power_loss_leaves_exactly_what_was_synced() -> None:
     disk = SimDisk(Random(1))
     synced(disk, "kept", b"abcdef")

@@ -7,7 +7,8 @@ the session ends. So the two sides are compared, and the leader's side with the 
 * when both sides of a follower's session are at the same epoch, nothing is under way: the leader holds exactly the
   topic-partitions that the follower has named and not forgotten, at the positions that it named;
 * a topic-partition of which a session has not received everything is among the news of that session;
-* so is one whose log no longer has the session's position, since only an error tells the other side.
+* so is one whose log no longer has the session's position, since only an error tells the other side;
+* a broker keeps no more sessions than `max.incremental.fetch.session.cache.slots`.
 
 Asserted when a replica is touched, for the sessions that name it, and at the end of the run. Legal: sides at different
 epochs, a session that the leader has dropped, a topic-partition that is no longer hosted.
@@ -21,6 +22,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition
 from squall.nodes.broker.requests.fetch_sessions import Watch
+from squall.nodes.node.base import BaseNode
 
 
 class SessionContents(Rule):
@@ -29,6 +31,7 @@ class SessionContents(Rule):
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         node, replica = turn.process.node, turn.replica
         if node is not None and node.broker is not None:
+            _check_number(turn.process.name, node)
             self._check(turn.watched.log.name, turn.process.name, node.broker, (replica.topic_id, replica.partition))
 
     def at_end(self) -> None:
@@ -73,6 +76,14 @@ class SessionContents(Rule):
                 f"{log}: in epoch {epoch} of their fetch session {follower} asks {name} for {_place(there)}, and "
                 f"{name} holds {_place(here)}",
             )
+
+
+def _check_number(name: str, node: BaseNode) -> None:
+    """Check how many sessions a broker keeps."""
+    assert node.broker is not None
+    kept, most = len(node.broker.fetching.sessions), node.config.max_incremental_fetch_session_cache_slots
+    if kept > most:
+        raise InvariantBroken("DP-04", f"{name} keeps {kept} fetch sessions, and may keep {most}")
 
 
 def check_news(log: str, name: str, hosted: HostedPartition, watch: Watch) -> None:

@@ -46,6 +46,19 @@ def with_two_of_which_one_is_committed() -> Cluster:
     return cluster
 
 
+# -- how many ------------------------------------------------------------------------------------------------------
+
+
+def test_more_sessions_than_a_broker_may_keep_break_dp_04() -> None:
+    cluster = with_two_of_which_one_is_committed()
+    reading(cluster, 1, news=True)
+    cluster.processes["b1"].session_slots = 1
+    cluster.show("b1")
+    cluster.processes["b1"].session_slots = 0
+    with pytest.raises(InvariantBroken, match=r"^DP-04: b1 keeps 1 fetch sessions, and may keep 0"):
+        cluster.show("b1")
+
+
 # -- news ---------------------------------------------------------------------------------------------------------
 
 

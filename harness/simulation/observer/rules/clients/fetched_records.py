@@ -1,0 +1,147 @@
+"""DP-14, DP-13: a fetch is answered with what the log has at that position, and a diverged follower is told so.
+
+Who fetches goes on from the last record that it got, and believes the offsets that come with it. A broker that answers
+from a wrong place, or with more than may be read, harms its readers long before anything else is wrong. Asserted when a
+broker answers a Fetch, for each topic-partition that the request names and that is answered without an error:
+
+* high watermark and log start are the replica's;
+* the position is within the log, from its start to its end;
+* the records begin with the batch that holds the position, and follow one another; a consumer gets none at or above the
+  high watermark;
+* a follower is told to truncate if the record before its position is of a later epoch than the one that it names, and
+  not if it is of that very epoch; where it is told to, no record of a later epoch than the one named lies below that.
+
+Legal: no records at all; batches that were compressed or begin before the log does; errors of any kind. What a session
+names without being asked in this request is left to `session_contents.py`.
+
+Source: DP-13, DP-14; rules 11, 13 and 18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+NO_EPOCH = -1
+
+
+class FetchedRecords(Rule):
+    """See the module."""
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        if request.api_key != ApiKey.FETCH or request.answer is None or node.broker is None:
+            return
+        asked, told = request.body, request.answer.response
+        if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse):
+            return
+        if node_of_quorum(node) is None:
+            return
+        is_follower = max(asked.replica_id, asked.replica_state.replica_id) >= 0
+        parts = {_key(topic, one.partition): one for topic in asked.topics for one in topic.partitions}
+        for topic in told.responses:
+            for one in topic.partitions:
+                part = parts.get(_key(topic, one.partition_index))
+                replica = _replica(node.broker.replicas, topic, one.partition_index)
+                if part is not None and replica is not None and not one.error_code:
+                    _check(process.name, replica, part, one, is_follower=is_follower)
+
+
+def _key(topic: FetchTopic | FetchableTopicResponse, partition: int) -> tuple[str, bytes, int]:
+    return topic.topic, bytes(topic.topic_id), partition
+
+
+def _replica(replicas: Replicas, topic: FetchableTopicResponse, partition: int) -> TopicPartitionReplica | None:
+    by_name = replicas.by_name(topic.topic, partition) if topic.topic else None
+    found = by_name or replicas.by_id(bytes(topic.topic_id), partition)
+    return None if found is None else found.replica
+
+
+def _check(
+    name: str, replica: TopicPartitionReplica, asked: FetchPartition, told: PartitionData, *, is_follower: bool
+) -> None:
+    place, offset = f"{replica.topic}-{replica.partition}", asked.fetch_offset
+    start, end, committed = replica.log.start_offset, replica.end_offset, replica.high_watermark
+    if (told.log_start_offset, told.high_watermark) != (start, committed):
+        raise InvariantBroken(
+            "DP-14",
+            f"{name} answers a fetch of {place} with log start {told.log_start_offset} and high watermark "
+            f"{told.high_watermark}; they are {start} and {committed}",
+        )
+    if told.diverging_epoch.epoch != NO_EPOCH or told.diverging_epoch.end_offset != NO_EPOCH:
+        _check_divergence(name, replica, asked, told)
+        return
+    if not start <= offset <= end:
+        raise InvariantBroken(
+            "DP-14", f"{name} answers a fetch of {place} from {offset} without an error; it has {start} to {end}"
+        )
+    _check_records(name, place, offset, told, end if is_follower else committed)
+    if is_follower and asked.last_fetched_epoch != NO_EPOCH and start < offset < end:
+        before = _holding(replica, offset - 1)
+        if before is not None and before.epoch > asked.last_fetched_epoch:
+            raise InvariantBroken(
+                "DP-13",
+                f"{name} lets a follower of {place} go on from {offset} after a record of epoch "
+                f"{asked.last_fetched_epoch}; the record before is of epoch {before.epoch}",
+            )
+
+
+def _check_records(name: str, place: str, offset: int, told: PartitionData, limit: int) -> None:
+    position = None
+    for header, _ in iterate_batches(told.records or b"", torn_tail=True):
+        fits = (
+            header.base_offset <= offset <= header.last_offset if position is None else header.base_offset >= position
+        )
+        if not fits or header.last_offset >= limit:
+            raise InvariantBroken(
+                "DP-14",
+                f"{name} answers a fetch of {place} from {offset}, which may reach up to {limit}, with a batch of the "
+                f"offsets {header.base_offset} to {header.last_offset}"
+                + ("" if position is None else f" after one that ends before {position}"),
+            )
+        position = header.last_offset + 1
+
+
+def _check_divergence(name: str, replica: TopicPartitionReplica, asked: FetchPartition, told: PartitionData) -> None:
+    epoch, end = told.diverging_epoch.epoch, told.diverging_epoch.end_offset
+    batches = list(_batches(replica))
+    before = next((one for one in batches if one.base <= asked.fetch_offset - 1 <= one.last), None)
+    agrees = before is not None and before.epoch == asked.last_fetched_epoch
+    later = next((one.base for one in batches if one.epoch > asked.last_fetched_epoch), replica.end_offset)
+    if agrees or epoch > asked.last_fetched_epoch or end > max(later, replica.log.start_offset):
+        raise InvariantBroken(
+            "DP-13",
+            f"{name} tells a follower of {replica.topic}-{replica.partition}, which goes on from {asked.fetch_offset} "
+            f"after a record of epoch {asked.last_fetched_epoch}, to truncate to offset {end} of epoch {epoch}; its "
+            f"own record before is {before}, and its first batch of a later epoch begins at {later}",
+        )
+
+
+def _holding(replica: TopicPartitionReplica, offset: int) -> Batch | None:
+    return next((one for one in _batches(replica) if one.base <= offset <= one.last), None)
+
+
+def _batches(replica: TopicPartitionReplica) -> Iterator[Batch]:
+    """Yield the batches of a log. The first one may begin before the log does."""
+    found = batches_of(
+        lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
+        replica.log.start_offset,
+        replica.end_offset,
+    )
+    return (batch for batch, _ in found)

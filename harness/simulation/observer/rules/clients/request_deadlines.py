@@ -1,0 +1,83 @@
+"""DP-05: a request that waits is answered when its time is over.
+
+A Fetch waits for records, a DeleteRecords for all replicas, neither for longer than it says. A node that loses sight of
+such a deadline answers only when something else happens. On a busy broker that is soon, and nobody notices. So each
+answer is compared with the turns that the node has taken: once the time is over, the next turn, and no later one, has
+the answer. Asserted when a broker answers. Legal: a node that was paused or busy, and
+took no turn meanwhile; a request that waited to be served, behind others or because the broker did not serve yet: its
+time begins with that (seeds 976285 and 976457 of worlds).
+
+Source: rule 16; the timeouts of Fetch and DeleteRecords in Kafka's protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from squall.harness.simulation.observer.rules.rule import Rule, is_of_quorum, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest
+from squall.nodes.protocol.messages.fetch import FetchRequest
+from squall.nodes.protocol.requests.session import ServerRequest
+
+GRACE: Final = 50_000
+"""Microseconds."""
+NEVER: Final = 2**63 - 1
+_JUDGED = (ApiKey.FETCH, ApiKey.DELETE_RECORDS)
+
+
+class RequestDeadlines(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._turns: dict[str, int] = {}
+        """By process, the time of its last turn that is over."""
+        self._serving: dict[str, int] = {}
+        """By process, the time of its first turn as a broker that serves requests."""
+
+    def died(self, process: SimProcess) -> None:
+        self._turns.pop(process.name, None)
+        self._serving.pop(process.name, None)
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        self._turns[process.name] = process.now
+        if process.name not in self._serving and node.broker is not None and node.broker.is_serving:
+            self._serving[process.name] = process.now
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        if request.api_key not in _JUDGED or node_of_quorum(node) is None:
+            return
+        wait_ms = _wait_ms(request)
+        before = self._turns.get(process.name)
+        if wait_ms is None or before is None:
+            return
+        begun = request.received_at
+        if not is_of_quorum(request.body):
+            begun = max(begun, self._serving.get(process.name, process.now))
+        over = begun + wait_ms * 1_000
+        if before > over + GRACE and before > over + GRACE + _waited(node, request):
+            raise InvariantBroken(
+                "DP-05",
+                f"{process.name} answers {ApiKey(request.api_key).name} of {request.client_id} "
+                f"{(process.now - over) / MICROSECONDS:.3f} s after its time of {wait_ms} ms was over, and has taken a "
+                f"turn in between",
+            )
+
+
+def _waited(node: BaseNode, request: ServerRequest) -> int:
+    """Return how long a request had waited to be served, in microseconds, if it is not being served just now."""
+    begun = next((one.began_at for one in node.connections.unanswered() if one.request is request), 0)
+    return begun - request.received_at if begun else NEVER
+
+
+def _wait_ms(request: ServerRequest) -> int | None:
+    body = request.body
+    if isinstance(body, FetchRequest):
+        return max(0, body.max_wait_ms)
+    return max(0, body.timeout_ms) if isinstance(body, DeleteRecordsRequest) else None

@@ -1,0 +1,101 @@
+"""DURABLE: what a node takes for durable is durable.
+
+A node acts on what it has made durable: a voter acknowledges records of the metadata log, and a broker notes a recovery
+point, below which the next process reads nothing again. If the claim is wrong, only a power loss at the right moment
+shows it. So the claims are compared with the disk, whose simulation knows what a power loss could take:
+
+* after a turn that raised the durable offset of a log: all of the log's files below it are durable, content and name;
+* when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
+
+Legal: a disk that lies, or was wiped; content that nobody calls durable, and content that is.
+
+Source: rule 17, QC-08, QC-20; fsync(2): a new name is durable once its directory is synced.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
+from squall.nodes.storage.errors import CorruptFile
+
+SUFFIX = ".log"
+
+
+class DurableClaims(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._claims: dict[tuple[str, str], int] = {}
+        """By host and directory, the durable offset after the last turn that touched the log."""
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        log = turn.replica.log
+        self._look(turn.process, log.directory, log.durable_offset)
+
+    def quorum_moved(self, turn: QuorumTurn) -> None:
+        raft = turn.node.raft
+        self._look(turn.process, raft.config.directory, raft.log.durable_offset)
+
+    def _look(self, process: SimProcess, directory: str, claim: int) -> None:
+        before = self._claims.get((process.name, directory), 0)
+        self._claims[process.name, directory] = claim
+        if claim > before:
+            _check(process, directory, claim, "calls durable")
+
+    def died(self, process: SimProcess) -> None:
+        for place in [one for one in self._claims if one[0] == process.name]:
+            del self._claims[place]
+        with process.disk.at_no_cost():
+            try:
+                points = read_offsets(process.disk, RECOVERY_POINTS)
+            except CorruptFile:
+                return
+        for (topic, number), point in points.items():
+            _check(process, f"{topic}-{number}", point, "has left as a recovery point")
+
+
+def _check(process: SimProcess, directory: str, claim: int, how: str) -> None:
+    if not process.disk.keeps_promises:
+        return
+    for base, size, needed, durable in _files(process.disk, directory, claim):
+        if durable < needed:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{process.name} {how} all of {directory} below offset {claim}; of the segment that begins at "
+                f"{base}, with {size} bytes, {needed} lie below that, and {durable} survive a power loss",
+            )
+
+
+def _files(disk: SimDisk, directory: str, claim: int) -> list[tuple[int, int, int, int]]:
+    """Return base offset, size, bytes below the offset, and durable bytes of each segment that has records below it."""
+    found = []
+    with disk.at_no_cost():
+        names = sorted(
+            name for name in disk.list(directory) if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit()
+        )
+        bases = [int(name[: -len(SUFFIX)]) for name in names]
+        for name, base, following in zip(names, bases, [*bases[1:], claim + 1], strict=False):
+            path = join(directory, name)
+            content = disk.open(path)
+            size, durable = content.size(), disk.durable_bytes(path)
+            if base >= claim or durable == size:
+                continue
+            needed = size if following <= claim else _bytes_below(content.read(0, size), claim)
+            found.append((base, size, needed, durable))
+    return found
+
+
+def _bytes_below(content: bytes, offset: int) -> int:
+    """Return where the first batch begins that reaches the offset."""
+    position = 0
+    for header, _ in iterate_batches(memoryview(content), torn_tail=True):
+        if header.last_offset >= offset:
+            break
+        position += header.size
+    return position

@@ -1,0 +1,86 @@
+"""DP-18: a segment takes no batch that would make it larger, or older, than the topic's settings allow.
+
+Retention removes whole segments, so `segment.bytes` and `segment.ms` bound by how much it lags behind. A log that rolls
+too late keeps what should be gone, and nothing else shows it. Asserted when a replica has appended, about its last
+segment: with more than one batch it is no larger than `segment.bytes`, and no batch in it is younger than its first one
+by more than `segment.ms`. Legal: what was written under other settings.
+
+Source: DP-18; `LogSegment.shouldRoll` of Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader, iterate_batches
+from squall.nodes.storage.checkpoints import join
+from squall.nodes.storage.config import LogConfig
+
+Place = tuple[str, bytes, int]
+"""Host, topic id and partition."""
+
+
+@dataclass(slots=True)
+class _Looked:
+    """The settings of a log when it was looked at last, and its last segment then."""
+
+    config: LogConfig
+    not_judged: int
+    """The last segment when these settings were first seen: it and those before it may be of other ones."""
+    base: int
+    size: int
+
+
+class SegmentBounds(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._looked: dict[Place, _Looked] = {}
+
+    def replica_touched(self, turn: ReplicaTurn) -> None:
+        known = self._looked.get(_place(turn)) if turn.cut is not None else None
+        if known is not None:
+            known.size = 0
+
+    def appended(self, turn: ReplicaTurn) -> None:
+        replica, log, place = turn.replica, turn.replica.log, _place(turn)
+        base, known = log.active_base_offset, self._looked.get(place)
+        path, disk = join(log.directory, f"{base:020}.log"), turn.process.disk
+        if not disk.exists(path):
+            return
+        with disk.at_no_cost():
+            file = disk.open(path)
+            size = file.size()
+            if known is None or known.config != log.config:
+                self._looked[place] = _Looked(log.config, base, base, size)
+                return
+            seen = known.size if known.base == base and known.size <= size else 0
+            known.base, known.size = base, size
+            if base > known.not_judged and size:
+                where = f"{replica.topic}-{replica.partition} of {turn.process.name}"
+                _check(where, log.config, base, size, file.read(0, HEADER_SIZE), file.read(seen, size - seen))
+
+
+def _place(turn: ReplicaTurn) -> Place:
+    return turn.process.name, bytes(turn.replica.topic_id), turn.replica.partition
+
+
+def _check(where: str, config: LogConfig, base: int, size: int, begin: bytes, added: bytes) -> None:
+    """Check a segment of this size. `begin` is the header of its first batch, `added` the batches not seen before."""
+    first = BatchHeader.read(memoryview(begin))
+    if size > max(config.segment_bytes, first.size):
+        raise InvariantBroken(
+            "DP-18",
+            f"{where}: the segment that begins at {base} has {size} bytes, and segment.bytes is {config.segment_bytes}",
+        )
+    for header, _ in iterate_batches(added):
+        if 0 <= first.max_timestamp < header.max_timestamp - config.segment_ms:
+            raise InvariantBroken(
+                "DP-18",
+                f"{where}: the segment that begins at {base} has batches of the times {first.max_timestamp} and "
+                f"{header.max_timestamp}, and segment.ms is {config.segment_ms}",
+            )

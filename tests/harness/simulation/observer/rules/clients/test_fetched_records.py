@@ -1,0 +1,112 @@
+"""DP-14 and DP-13 as the observer asserts them of fetches: what a broker answers is what its log has there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from tests.harness.simulation.observer.observed import batch
+
+TOPIC_ID = bytes(range(16))
+BATCHES = [batch(2, 1, 20, 21), batch(4, 3, 30, 31), batch(6, 3, 40, 41)]
+"""Offsets 2 and 3 are of leader epoch 1, all others of 3."""
+
+
+def fetch(
+    offset: int,
+    *batches: bytes,
+    start: int = 2,
+    high_watermark: int = 6,
+    error: int = 0,
+    after_epoch: int = -1,
+    follower: bool = False,
+    diverging: tuple[int, int] | None = None,
+) -> None:
+    """A broker whose log has offsets 2 to 7, the first four of them committed, answers a fetch."""
+
+    def read(offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> bytes:
+        return b"".join(BATCHES[(offset - 2) // 2 :])
+
+    replica = SimpleNamespace(
+        topic="t", partition=0, log=SimpleNamespace(start_offset=2), read=read, end_offset=8, high_watermark=6
+    )
+    replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
+    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    process: Any = SimpleNamespace(name="b1")
+    asked = FetchRequest(
+        replica_state=ReplicaState(2 if follower else -1, 1),
+        topics=[FetchTopic(TOPIC_ID, "", [FetchPartition(0, -1, offset, after_epoch)])],
+    )
+    part = PartitionData(0, error, high_watermark, log_start_offset=start, records=b"".join(batches))
+    if diverging is not None:
+        part.diverging_epoch = EpochEndOffset(*diverging)
+    request = ServerRequest(int(ApiKey.FETCH), 17, asked, "client", "PLAINTEXT", 1, 0)
+    request.answer = Answer(response=FetchResponse(responses=[FetchableTopicResponse(TOPIC_ID, "", [part])]))
+    FetchedRecords(None).answered(process, node, request)  # type: ignore[arg-type]
+
+
+def test_records_from_the_position_on_are_sound() -> None:
+    fetch(2, *BATCHES[:2])
+    fetch(6, BATCHES[2], follower=True)
+    fetch(2)
+
+
+def test_a_fetch_from_within_a_batch_gets_all_of_it() -> None:
+    fetch(3, BATCHES[0])
+
+
+@pytest.mark.parametrize(("start", "high_watermark"), [(1, 6), (2, 5), (2, 8)])
+def test_other_offsets_than_the_replicas_break_dp_14(start: int, high_watermark: int) -> None:
+    with pytest.raises(InvariantBroken, match=rf"^DP-14: .* log start {start} and high watermark {high_watermark}; "):
+        fetch(2, start=start, high_watermark=high_watermark)
+
+
+@pytest.mark.parametrize("offset", [1, 9])
+def test_a_position_outside_of_the_log_is_an_error(offset: int) -> None:
+    with pytest.raises(InvariantBroken, match=rf"^DP-14: b1 answers a fetch of t-0 from {offset} without an error"):
+        fetch(offset)
+    fetch(offset, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def test_records_of_another_place_break_dp_14() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-14: .* from 2, .* with a batch of the offsets 4 to 5"):
+        fetch(2, BATCHES[1])
+    with pytest.raises(InvariantBroken, match=r"^DP-14: .* 2 to 3 after one that ends before 4"):
+        fetch(2, BATCHES[0], BATCHES[0])
+
+
+def test_a_consumer_reads_below_the_high_watermark_a_follower_to_the_end() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-14: .* up to 6, with a batch of the offsets 6 to 7"):
+        fetch(4, *BATCHES[1:])
+    fetch(4, *BATCHES[1:], follower=True)
+
+
+def test_a_follower_that_went_another_way_must_hear_of_it() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-13: b1 lets a follower of t-0 go on from 6 .* is of epoch 3"):
+        fetch(6, follower=True, after_epoch=2)
+    fetch(6, follower=True, after_epoch=2, diverging=(1, 4))
+    fetch(6, follower=True, after_epoch=3)
+
+
+@pytest.mark.parametrize(("after_epoch", "diverging"), [(3, (1, 4)), (2, (1, 6)), (2, (3, 4))])
+def test_it_is_told_to_cut_where_the_logs_part(after_epoch: int, diverging: tuple[int, int]) -> None:
+    """It agrees already, is told to keep records that the leader has of a later epoch, or hears of a later epoch."""
+    with pytest.raises(InvariantBroken, match=r"^DP-13: b1 tells a follower of t-0, which goes on from 6 "):
+        fetch(6, follower=True, after_epoch=after_epoch, diverging=diverging)

@@ -1,0 +1,89 @@
+"""DP-05 as the observer asserts it of time: a request that waits is answered when its time is over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchTopic
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
+
+MS = 1_000
+
+
+class Watched:
+    """A broker that serves since the beginning and takes turns at the times given, in milliseconds."""
+
+    def __init__(self, *turns: int, serves: bool = True) -> None:
+        self.rule = RequestDeadlines(None)  # type: ignore[arg-type]
+        self.waiting: list[Any] = []
+        self.node: Any = SimpleNamespace(
+            broker=SimpleNamespace(is_serving=serves), connections=SimpleNamespace(unanswered=lambda: self.waiting)
+        )
+        self.process: Any = SimpleNamespace(name="b1", now=0)
+        self.take_turns(0, *turns)
+
+    def take_turns(self, *turns: int) -> None:
+        for at in turns:
+            self.process.now = at * MS
+            self.rule.turned(self.process, self.node)
+
+    def answers(self, now: int, body: Message | None = None, *, began_at: int = 1, key: ApiKey = ApiKey.FETCH) -> None:
+        """Answer a request that arrived after a millisecond, and was served at `began_at`; 0 is now."""
+        asked = FetchRequest(max_wait_ms=500) if body is None else body
+        request = ServerRequest(int(key), 1, asked, "client", "PLAINTEXT", 5, MS)
+        self.waiting = [SimpleNamespace(request=request, began_at=began_at * MS)]
+        self.process.now = now * MS
+        self.rule.answered(self.process, self.node, request)
+
+
+def test_an_answer_after_a_turn_that_should_have_had_it_breaks_dp_05() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-05: b1 answers FETCH of client 0\.399 s after its time of 500 ms"):
+        Watched(700).answers(900)
+    with pytest.raises(InvariantBroken, match=r"^DP-05: b1 answers DELETE_RECORDS"):
+        Watched(700).answers(900, DeleteRecordsRequest(timeout_ms=500), key=ApiKey.DELETE_RECORDS)
+
+
+def test_the_first_turn_after_its_time_may_have_it() -> None:
+    Watched(400).answers(900)
+
+
+def test_a_broker_that_took_no_turn_meanwhile_may_be_late() -> None:
+    Watched(100).answers(5_000)
+
+
+def test_a_request_that_waited_to_be_served_has_its_time_from_then_on() -> None:
+    """Seeds 976285 and 976457 of worlds: others were served first, a few in each turn."""
+    Watched(700).answers(900, began_at=300)
+    Watched(700).answers(900, began_at=0)
+
+
+def test_so_has_one_that_came_before_the_broker_served_any() -> None:
+    watched = Watched(2_000, serves=False)
+    watched.node.broker.is_serving = True
+    watched.take_turns(2_100, 2_400)
+    watched.answers(2_500)
+    watched.take_turns(2_700)
+    with pytest.raises(InvariantBroken, match=r"^DP-05"):
+        watched.answers(2_800)
+
+
+def test_a_fetch_of_the_metadata_log_is_served_at_once() -> None:
+    asked = FetchRequest(max_wait_ms=500, topics=[FetchTopic(METADATA_TOPIC_ID)])
+    watched = Watched(700, serves=False)
+    with pytest.raises(InvariantBroken, match=r"^DP-05"):
+        watched.answers(900, asked)
+
+
+def test_the_next_process_has_taken_no_turn_yet() -> None:
+    watched = Watched(700)
+    watched.rule.died(watched.process)
+    watched.answers(900)

@@ -1,0 +1,129 @@
+"""IS-04 as the observer asserts it: a leader keeps the ISR that it has proposed until it knows how that ended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.isr.pending_changes import PendingChanges
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey, alter_partition
+from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+
+TOPIC_ID = bytes(range(16))
+
+
+class Leader:
+    """Broker 1 leads t-0 in leader epoch 4, and partition epoch 8."""
+
+    def __init__(self) -> None:
+        self.rule = PendingChanges(SimpleNamespace(names={1: "b1"}))  # type: ignore[arg-type]
+        self.replica = SimpleNamespace(
+            broker=1, topic="t", topic_id=TOPIC_ID, partition=0, leader_epoch=4, partition_epoch=8, is_leader=True,
+            is_changing_isr=False,
+        )  # fmt: skip
+        self.process: Any = SimpleNamespace(name="b1", node=SimpleNamespace())
+
+    def traces(self, name: str) -> None:
+        replica = self.replica
+        epochs = {"leader_epoch": replica.leader_epoch, "partition_epoch": replica.partition_epoch}
+        self.rule.traced(name, {"broker": 1, "topic": "t", "partition": 0, **epochs})
+
+    def proposes(self, *, at_once_again: bool = False) -> None:
+        for _ in range(1 + at_once_again):
+            self.traces("isr_proposed")
+        self.is_examined(changing=True)
+
+    def is_examined(self, *, changing: bool = False) -> None:
+        self.replica.is_changing_isr = changing
+        self.rule.replica_examined(SimpleNamespace(process=self.process, replica=self.replica), 0)  # type: ignore[arg-type]
+
+    def is_answered(self, error: int, *, partition_epoch: int = 8) -> None:
+        """A controller answers a proposal, whether or not that ever arrives."""
+        proposal = alter_partition.PartitionDataRequest(0, leader_epoch=4, partition_epoch=partition_epoch)
+        asked = AlterPartitionRequest(1, 7, [alter_partition.TopicDataRequest(TOPIC_ID, [proposal])])
+        part = alter_partition.PartitionDataResponse(0, error)
+        told = AlterPartitionResponse(topics=[alter_partition.TopicDataResponse(TOPIC_ID, [part])])
+        request = ServerRequest(int(ApiKey.ALTER_PARTITION), 3, asked, "node-1", "CONTROLLER", 5, 0)
+        request.answer = Answer(response=told)
+        self.rule.answered(self.process, self.process.node, request)
+
+
+def test_a_change_that_is_forgotten_breaks_is_04() -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.is_examined(changing=True)
+    with pytest.raises(
+        InvariantBroken, match=r"^IS-04: t-0: leader b1 has forgotten .* epoch 4 and partition epoch 8,"
+    ):
+        leader.is_examined()
+
+
+def test_so_does_one_that_is_made_again_within_a_turn() -> None:
+    with pytest.raises(InvariantBroken, match=r"^IS-04"):
+        Leader().proposes(at_once_again=True)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_an_error_that_may_follow_a_success_ends_nothing(error: ErrorCode) -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.is_answered(error)
+    with pytest.raises(InvariantBroken, match=r"^IS-04"):
+        leader.is_examined()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])
+def test_a_controller_may_end_it_by_its_answer(error: ErrorCode) -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.is_answered(error)
+    leader.is_examined()
+    leader.proposes()
+    with pytest.raises(InvariantBroken, match=r"^IS-04"):  # one answer ends one change
+        leader.is_examined()
+
+
+def test_the_answer_to_another_proposal_does_not_end_it() -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.is_answered(ErrorCode.INELIGIBLE_REPLICA, partition_epoch=7)
+    with pytest.raises(InvariantBroken, match=r"^IS-04"):
+        leader.is_examined()
+
+
+def test_a_change_may_end_with_a_newer_partition_epoch() -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.replica.partition_epoch = 9
+    leader.is_examined()
+    leader.proposes()
+    leader.replica.leader_epoch = 5
+    leader.is_examined()
+
+
+def test_who_leads_no_more_has_nothing_under_way() -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.replica.is_leader = False
+    leader.is_examined()
+
+
+def test_neither_has_the_next_process() -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.traces("isr_proposed")
+    leader.rule.died(leader.process)
+    leader.is_examined()
+
+
+def test_another_topic_of_that_name_is_another_matter() -> None:
+    """Seed 976412 of worlds: the former one was deleted in the turn in which it proposed."""
+    leader = Leader()
+    leader.traces("isr_proposed")
+    leader.traces("leader")
+    leader.proposes()

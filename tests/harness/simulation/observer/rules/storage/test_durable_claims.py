@@ -1,0 +1,98 @@
+"""DURABLE as the observer asserts it of claims: what a node takes for durable survives a power loss."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import Disturbance, SimDisk
+from squall.nodes.storage.checkpoints import RECOVERY_POINTS, write_offsets
+from tests.harness.simulation.observer.observed import batch
+
+FIRST, SECOND = "t-0/00000000000000000000.log", "t-0/00000000000000000004.log"
+
+
+class Host:
+    """A host with a log of two segments: offsets 0 to 3, all durable, and 4 to 7, as two batches, not durable yet."""
+
+    def __init__(self) -> None:
+        self.rule = DurableClaims(None)  # type: ignore[arg-type]
+        self.disk = SimDisk(Random(1))
+        self.process: Any = SimpleNamespace(name="b1", disk=self.disk)
+        self.write(FIRST, batch(0, 1, 1, 2), batch(2, 1, 3, 4))
+        self.sync(FIRST)
+        self.write(SECOND, batch(4, 1, 5, 6), batch(6, 1, 7, 8))
+
+    def write(self, path: str, *contents: bytes) -> None:
+        self.disk.open(path, create=True).append(*contents)
+
+    def sync(self, path: str, *, name: bool = True) -> None:
+        self.disk.open(path).sync()
+        if name:
+            self.disk.sync_directory("t-0")
+
+    def claims(self, offset: int) -> None:
+        log = SimpleNamespace(directory="t-0", durable_offset=offset)
+        turn: Any = SimpleNamespace(process=self.process, replica=SimpleNamespace(log=log))
+        self.rule.replica_examined(turn, 0)
+
+    def dies_with(self, recovery_point: int) -> None:
+        write_offsets(self.disk, RECOVERY_POINTS, {("t", 0): recovery_point})
+        self.rule.died(self.process)
+
+
+@pytest.mark.parametrize("offset", [6, 8])
+def test_a_claim_beyond_what_is_durable_breaks_durable(offset: int) -> None:
+    with pytest.raises(
+        InvariantBroken, match=rf"^DURABLE: b1 calls durable all of t-0 below offset {offset}; .* begins at 4,"
+    ):
+        Host().claims(offset)
+
+
+def test_what_lies_above_the_claim_need_not_be_durable() -> None:
+    host = Host()
+    host.claims(4)
+    host.claims(5)  # within the first batch of the second segment: no whole batch lies below
+    host.sync(SECOND)
+    host.write(SECOND, batch(8, 1, 9))
+    host.claims(8)
+
+
+def test_a_segment_whose_name_may_be_lost_is_not_durable() -> None:
+    host = Host()
+    host.sync(SECOND, name=False)
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: .* and 0 survive a power loss"):
+        host.claims(8)
+
+
+def test_a_sealed_segment_counts_as_well() -> None:
+    host = Host()
+    host.sync(SECOND)
+    host.write(FIRST, batch(4, 1, 0))
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: .* of the segment that begins at 0,"):
+        host.claims(8)
+
+
+def test_a_recovery_point_beyond_what_is_durable_breaks_it_when_the_process_ends() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: b1 has left as a recovery point all of t-0 below offset 6; "):
+        Host().dies_with(6)
+    Host().dies_with(4)
+
+
+def test_a_torn_batch_at_the_end_is_nobodys_claim() -> None:
+    host = Host()
+    host.sync(SECOND)
+    host.write(SECOND, batch(8, 1, 9)[:30])
+    host.dies_with(8)
+
+
+def test_a_disk_that_lies_breaks_its_own_promise() -> None:
+    host = Host()
+    host.disk.disturb("lie", Disturbance(frozenset({"fsync"}), lie=True))
+    host.sync(SECOND)
+    host.claims(8)

@@ -1,0 +1,102 @@
+"""DP-18 as the observer asserts it of segments: none is larger or older than the topic's settings allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.storage.config import LogConfig
+
+SIZE = len(build_batch([Record(value=b"12345678")], timestamp=0))
+
+
+class Host:
+    """A host whose log takes two batches in a segment, and none that is younger than its first by over 500 ms.
+
+    It has been seen with one batch in its first segment, and now begins the second one.
+    """
+
+    def __init__(self) -> None:
+        self.rule = SegmentBounds(None)  # type: ignore[arg-type]
+        self.disk = SimDisk(Random(1))
+        self.log = SimpleNamespace(
+            directory="t-0", active_base_offset=0, config=LogConfig(segment_bytes=2 * SIZE, segment_ms=500)
+        )
+        self.replica = SimpleNamespace(topic="t", topic_id=b"id", partition=0, log=self.log)
+        self.process: Any = SimpleNamespace(name="b1", disk=self.disk)
+        self.appends(0)
+        self.begins(1)
+
+    def begins(self, base: int) -> None:
+        self.log.active_base_offset = base
+
+    def appends(self, *times: int, value: bytes = b"12345678") -> None:
+        file = self.disk.open(f"t-0/{self.log.active_base_offset:020}.log", create=True)
+        for time in times:
+            file.append(build_batch([Record(value=value)], timestamp=time))
+        self.rule.appended(self.turn())
+
+    def turn(self, cut: int | None = None) -> Any:
+        return SimpleNamespace(process=self.process, replica=self.replica, cut=cut)
+
+
+def test_a_segment_within_its_bounds_is_sound() -> None:
+    host = Host()
+    host.appends(1_000)
+    host.appends(1_500)
+    host.begins(3)
+    host.appends(2_001, 1_900)
+
+
+def test_a_segment_that_is_too_large_breaks_dp_18() -> None:
+    host = Host()
+    host.appends(1_000, 1_001)
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: t-0 of b1: .* at 1 has {3 * SIZE} bytes, .* {2 * SIZE}"):
+        host.appends(1_002)
+
+
+def test_one_batch_may_be_larger() -> None:
+    Host().appends(1_000, value=bytes(5 * SIZE))
+
+
+@pytest.mark.parametrize("times", [(1_000, 1_501), (1_000, 1_501, 1_100)])
+def test_a_segment_that_is_too_old_breaks_dp_18(times: tuple[int, ...]) -> None:
+    host = Host()
+    host.log.config = replace(host.log.config, segment_bytes=10 * SIZE)
+    host.appends(1_000)
+    host.begins(5)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* begins at 5 has batches of the times 1000 and 1501, .* 500"):
+        host.appends(*times)
+
+
+def test_what_was_written_under_other_settings_is_not_judged() -> None:
+    host = Host()
+    host.appends(1_000, 1_001)
+    host.log.config = replace(host.log.config, segment_bytes=SIZE)
+    host.appends()
+    host.appends(1_002)
+    host.begins(4)
+    with pytest.raises(InvariantBroken, match=r"^DP-18"):
+        host.appends(1_003, 1_004)
+
+
+def test_a_segment_may_have_begun_within_the_turn_of_an_append() -> None:
+    """Seed 977113 of worlds: all records were deleted then, and the log began another segment."""
+    Host().appends()
+
+
+def test_a_log_that_was_cut_is_looked_at_anew() -> None:
+    host = Host()
+    host.appends(1_000, 1_200)
+    host.disk.open("t-0/00000000000000000001.log").truncate(SIZE)
+    host.rule.replica_touched(host.turn(cut=2))
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* 1000 and 1600"):
+        host.appends(1_600)
