@@ -4,8 +4,9 @@ A dead broker that nobody fences leads on in the metadata: its topic-partitions 
 to it. A living one that is fenced loses its leaderships without a cause. Asserted after turns of an active controller:
 
 * none of its unfenced brokers has been silent for more than the session timeout and half a second;
-* a broker that it has fenced in this turn was silent for the session timeout at least. Its last heartbeat does not
-  count: it may never have been served, as the connection has ended (seed 950023 of worlds).
+* a broker that it has fenced in this turn was silent for the session timeout at least. Only heartbeats that it has
+  answered count: others may never have been served, as their connections have ended (seeds 950023 and 977432 of
+  worlds).
 
 A broker is silent while neither a heartbeat nor a registration of it arrives at this controller; silence begins anew
 when a controller becomes active. Legal: a broker that lost the response to its registration and registers again, which
@@ -32,10 +33,11 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.node.channels import Inbound
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.records import Buffer
 from squall.nodes.protocol.requests.headers import decode_request
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 
 GRACE: Final = MICROSECONDS // 2
@@ -53,8 +55,10 @@ class _Leadership:
     look_at: int = 0
     heard: dict[int, int] = field(default_factory=dict)
     """By broker, its last sign of life."""
-    valid: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By broker, the last heartbeat of the registered incarnation, and the one before."""
+    served: dict[int, int] = field(default_factory=dict)
+    """By broker, when the last heartbeat arrived of those that were accepted in earlier turns."""
+    accepted: list[tuple[int, int]] = field(default_factory=list)
+    """Broker and arrival of each heartbeat that was accepted in this turn."""
     may_be_fenced: set[int] = field(default_factory=set)
     """Brokers whose last message was a registration or asked to be fenced. The controller may fence them later."""
     unfenced: dict[int, int] = field(default_factory=dict)
@@ -71,11 +75,11 @@ class _Leadership:
         elif _is_heartbeat_of_registered(message, image) or isinstance(message, BrokerRegistrationRequest):
             self.may_be_fenced.add(message.broker_id)
 
-    def note_heartbeat(self, message: Message, image: MetadataImage, now: int) -> None:
-        """Note a heartbeat of a registered incarnation."""
-        if _is_heartbeat_of_registered(message, image):
-            last, _ = self.valid.get(message.broker_id, (self.since, self.since))
-            self.valid[message.broker_id] = (now, last)
+    def note_accepted(self) -> None:
+        """Count the heartbeats of this turn from now on."""
+        for broker, arrived in self.accepted:
+            self.served[broker] = max(arrived, self.served.get(broker, 0))
+        self.accepted.clear()
 
 
 def _is_heartbeat_of_registered(message: Message, image: MetadataImage) -> TypeGuard[BrokerHeartbeatRequest]:
@@ -93,6 +97,13 @@ class SilentBrokers(Rule):
         super().__init__(cluster)
         self._leaderships: dict[str, _Leadership] = {}
 
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        kept, answer = self._leaderships.get(process.name), request.answer
+        if kept is None or answer is None or not isinstance(answer.response, BrokerHeartbeatResponse):
+            return
+        if isinstance(request.body, BrokerHeartbeatRequest) and not answer.response.error_code:
+            kept.accepted.append((request.body.broker_id, request.received_at))
+
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         with_quorum = node_of_quorum(node)
         if with_quorum is None or with_quorum.controller is None or (image := with_quorum.controller.image) is None:
@@ -106,8 +117,7 @@ class SilentBrokers(Rule):
             kept.hear(_sender_of(message), now)
             kept.note_request(message, image)
         self._check_fenced(process, with_quorum, kept, image)  # timers are looked at before requests are served
-        for message in messages:
-            kept.note_heartbeat(message, image, now)
+        kept.note_accepted()
         if now < kept.look_at:
             return
         kept.look_at = now + LOOK_EVERY
@@ -130,8 +140,7 @@ class SilentBrokers(Rule):
         fenced = [one for one, epoch in kept.unfenced.items() if _is_fenced(image.brokers.get(one), epoch)]
         waiting = {_waiting_sender(inbound) for inbound in node.connections.unanswered()} if fenced else set()
         for broker in fenced:
-            _, before = kept.valid.get(broker, (kept.since, kept.since))
-            silent = now - before
+            silent = now - kept.served.get(broker, kept.since)
             if broker not in kept.may_be_fenced and broker not in waiting and silent < least:
                 raise InvariantBroken(
                     "FD-01",
