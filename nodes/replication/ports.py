@@ -72,7 +72,6 @@ class Applied:
 
     stale: bool = False
     became_leader: bool = False
-    became_follower: bool = False
     new_leader_epoch: bool = False
     high_watermark_advanced: bool = False
 

@@ -153,7 +153,6 @@ class TopicPartitionReplica(ServingReplica):
             self._begin_epoch(now, state, was_leader)
         return Applied(
             became_leader=self.is_leader and not was_leader,
-            became_follower=not self.is_leader and new_epoch,
             new_leader_epoch=new_epoch,
             high_watermark_advanced=self._advance(now),
         )
