@@ -31,6 +31,9 @@ from squall.workloads.log import LogOptions
 WORLDS: Final = "worlds"
 SYNCED: Final = 0.15
 """The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
+LOSSY: Final = 0.25
+"""The share of worlds in which a broker may lose what it has not synced: min ISR is two at least, and eligible leader
+replicas are kept, so that a power loss costs nothing that was acknowledged (`swarm/power_losses.py`)."""
 SCARCE: Final = 0.12
 """The share of worlds in which one capacity of the nodes is scarce."""
 FROM_0: Final = 0.25
@@ -48,6 +51,8 @@ RACKS: Final = ("r1", "r2", "r3")
 """Consumers stand in these racks, and so do brokers: consumers then read from followers (KIP-392)."""
 LOAD_SECONDS: Final = (8.0, 12.0, 16.0, 24.0)
 """Short runs are many, and some defects need a long one."""
+LOSSY_REPLICAS: Final = 3
+"""The least number of replicas, and of brokers, where brokers may lose what they have not synced."""
 SEGMENT_BATCHES: Final = 3
 BATCH_OVERHEAD: Final = 90
 """A segment has room for a few batches of one record, of which the header takes so many bytes.
@@ -96,7 +101,18 @@ def keeps_eligible_leaders(scenario: Scenario) -> bool:
 def switches_features(scenario: Scenario, seed: int) -> bool:
     """Return whether operators also switch eligible leader replicas off and on in this seed's world."""
     keeps = keeps_eligible_leaders(scenario)
-    return scenario.swarm == WORLDS and keeps and Random(f"{seed}/world/switches").random() < 0.25
+    if scenario.swarm != WORLDS or not keeps or may_lose_power(scenario, seed):
+        return False
+    return Random(f"{seed}/world/switches").random() < 0.25
+
+
+def may_lose_power(scenario: Scenario, seed: int) -> bool:
+    """Return whether this seed's world is one in which power losses of brokers are frequent."""
+    return scenario.swarm == WORLDS and _is_lossy(seed)
+
+
+def _is_lossy(seed: int) -> bool:
+    return Random(f"{seed}/world/lossy").random() < LOSSY
 
 
 def world_lines(scenario: Scenario) -> tuple[str, ...]:
@@ -129,6 +145,11 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
     topics = _topics(Random(f"{seed}/world/topics"), brokers)
     if Random(f"{seed}/world/synced").random() < SYNCED:
         topics = {name: _with(one, FLUSH_MESSAGES, 1) for name, one in topics.items()}
+    kept: Settings = {}
+    if _is_lossy(seed):
+        brokers = max(brokers, LOSSY_REPLICAS)
+        topics = {name: _replicated(one) for name, one in topics.items()}
+        kept = {ELIGIBLE_LEADERS: 1}
     return given.model_copy(
         update={
             "brokers": brokers,
@@ -140,6 +161,7 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "config": {
                 **_settings(Random(f"{seed}/world/settings"), brokers),
                 **_capacity(Random(f"{seed}/world/capacity")),
+                **kept,
                 **given.config,
             },
             "buggify": draw_places(seed) if Random(f"{seed}/world/buggify").random() < BUGGIFIED else (),
@@ -156,6 +178,16 @@ def _node_ids(rng: Random, *, combined: bool) -> NodeIds:
 
 def _with(topic: TopicOptions, name: str, value: int) -> TopicOptions:
     return topic.model_copy(update={"config": {**topic.config, name: value}})
+
+
+def _replicated(topic: TopicOptions) -> TopicOptions:
+    """The topic with replicas enough that one broker may lose what it has not synced."""
+    config = {name: value for name, value in topic.config.items() if name != FLUSH_MESSAGES}
+    least = {
+        "replication_factor": max(topic.replication_factor, LOSSY_REPLICAS),
+        "min_insync_replicas": max(topic.min_insync_replicas, 2),
+    }
+    return topic.model_copy(update={**least, "config": config})
 
 
 def _topics(rng: Random, brokers: int) -> dict[str, TopicOptions]:

@@ -49,6 +49,7 @@ from squall.harness.simulation.run.drawn_world import (
     WORLDS,
     draw_world,
     keeps_eligible_leaders,
+    may_lose_power,
     other_settings,
     switches_features,
     world_lines,
@@ -68,6 +69,7 @@ from squall.harness.simulation.swarm.moments import Moments
 from squall.harness.simulation.swarm.moved import draw_moves
 from squall.harness.simulation.swarm.outdated import draw_outdated
 from squall.harness.simulation.swarm.patterns import draw_patterns
+from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.process import SimProcess
@@ -454,6 +456,8 @@ class Simulation:
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
                     others = partial(other_settings, self.scenario)
+                    if may_lose_power(self.scenario, self.seed):
+                        faults += draw_power_losses(seed, view.brokers, load)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)

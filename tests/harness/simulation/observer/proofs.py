@@ -717,7 +717,7 @@ PROOFS: tuple[Proof, ...] = (
         ignores_altered_settings,
         "worlds",
         "test_applied_settings::test_a_setting_that_the_topic_does_not_have_is_the_nodes_own",
-        seed=5,
+        seed=3,
     ),
     Proof(
         ControlledShutdown,
@@ -790,7 +790,7 @@ PROOFS: tuple[Proof, ...] = (
         retention_keeps_nothing,
         "worlds",
         "test_log_starts::test_retention_keeps_as_much_as_is_to_be_kept",
-        seed=45,
+        seed=10,
     ),
     Proof(
         SegmentBounds,
@@ -889,7 +889,7 @@ PROOFS: tuple[Proof, ...] = (
         a_cache_loses_its_last_epoch,
         "worlds",
         "test_leader_epochs::test_epochs_without_batches_are_legal",
-        seed=10,
+        seed=13,
     ),
     Proof(
         ProducerStates,
@@ -1011,6 +1011,6 @@ PROOFS: tuple[Proof, ...] = (
         leaves_heartbeats_unanswered,
         "worlds",
         "test_answered_requests::test_a_fetch_may_wait_as_long_as_it_asks",
-        seed=5,
+        seed=9,
     ),
 )

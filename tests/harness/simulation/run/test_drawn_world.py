@@ -12,11 +12,13 @@ from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.drawn_world import (
     ELIGIBLE_LEADERS,
     draw_world,
+    may_lose_power,
     switches_features,
     world_lines,
 )
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.world.world import ClusterShape, places_of, properties_of
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.topic_configs import check_config
@@ -120,6 +122,33 @@ def test_features_are_switched_only_where_eligible_leaders_are_kept(worlds: list
     switched = [world for seed, world in zip(SEEDS, worlds, strict=True) if switches_features(world, seed)]
     assert switched
     assert all(world.cluster.config[ELIGIBLE_LEADERS] == 1 for world in switched)
+
+
+def test_brokers_lose_power_often_only_where_that_costs_nothing_that_was_acknowledged(worlds: list[Scenario]) -> None:
+    lossy = [(seed, world) for seed, world in zip(SEEDS, worlds, strict=True) if may_lose_power(world, seed)]
+    assert 60 < len(lossy) < 190
+    for seed, world in lossy:
+        topics = world.cluster.topics.values()
+        assert world.cluster.brokers >= 3 and world.cluster.config[ELIGIBLE_LEADERS] == 1
+        assert all(one.replication_factor >= 3 and one.min_insync_replicas >= 2 for one in topics)
+        assert not any("flush.messages" in one.config for one in topics)
+        assert not switches_features(world, seed)
+
+
+@pytest.mark.parametrize("seed", [13, 77])
+def test_power_losses_of_brokers_follow_one_another_within_the_load(seed: int) -> None:
+    drawn = draw_power_losses(seed, ("b1", "b2", "b3"), 16.0)
+    assert drawn == draw_power_losses(seed, ("b1", "b2", "b3"), 16.0)
+    assert len(drawn) > 1
+    assert {one.kind for one in drawn} == {"power-loss-broker"}
+    assert all(one.latest_end < 16.0 for one in drawn)
+
+
+def test_in_such_a_world_brokers_lose_records_and_the_log_stays_whole(scenario: Scenario) -> None:
+    seed = next(one for one in SEEDS if may_lose_power(scenario, one))
+    result = simulate(scenario, seed, SimOptions())
+    assert result.verdict == "valid", result.problem
+    assert result.counts["effect power-loss-broker: bytes lost"] > 0
 
 
 def test_another_scenario_is_left_as_it_is() -> None:
