@@ -48,8 +48,8 @@ UNCHANGED = 0.5
 """The probability that a request is repeated as it was."""
 NO_BROKER = 999
 """An id that no broker has."""
-RECOVERING, UNKNOWN_STATE = 1, 7
-"""Leader recovery states of AlterPartition."""
+UNKNOWN_STATE = 7
+"""A leader recovery state that AlterPartition does not have."""
 
 
 @dataclass(frozen=True, slots=True)

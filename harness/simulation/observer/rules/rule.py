@@ -19,6 +19,7 @@ from squall.harness.simulation.observer.state.observed_log import Batch, SeenRep
 from squall.harness.simulation.world.memory.broker_node import MemoryBroker
 from squall.harness.simulation.world.memory.controller_node import MemoryController
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -53,6 +54,17 @@ def is_of_quorum(request: Message) -> bool:
     """Return whether a request is a Fetch of the metadata log."""
     topics = request.topics if isinstance(request, FetchRequest) else ()
     return any(topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC for topic in topics)
+
+
+def is_of_follower(request: Message) -> bool:
+    """Return whether a request is a Fetch of a replica, whichever version names it."""
+    return isinstance(request, FetchRequest) and max(request.replica_id, request.replica_state.replica_id) >= 0
+
+
+def replica_named(replicas: Replicas, topic: str, topic_id: bytes, partition: int) -> TopicPartitionReplica | None:
+    """Return a broker's replica that a message names by the name of its topic or, where that is empty, by its id."""
+    hosted = replicas.by_name(topic, partition) if topic else replicas.by_id(topic_id, partition)
+    return None if hosted is None else hosted.replica
 
 
 def wire_keys(*keys: ApiKey) -> tuple[bytes, ...]:

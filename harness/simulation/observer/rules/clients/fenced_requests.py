@@ -24,7 +24,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from squall.harness.simulation.observer.rules.rule import Rule, is_of_quorum, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import (
+    Rule,
+    is_of_follower,
+    is_of_quorum,
+    node_of_quorum,
+    replica_named,
+)
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
@@ -47,7 +53,6 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
 from squall.nodes.protocol.messages.vote import VoteRequest, VoteResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.replication.replica import TopicPartitionReplica
 
 NO_EPOCH = -1
 OF_BROKERS = (BrokerHeartbeatRequest, AlterPartitionRequest, AllocateProducerIdsRequest)
@@ -216,7 +221,7 @@ class _Named(NamedTuple):
 def _check_leader_epochs(name: str, replicas: Replicas, asked: Message, told: Message) -> None:
     errors = dict(_errors(told))
     for one in _named(asked):
-        replica = _replica(replicas, one)
+        replica = replica_named(replicas, one.topic, one.topic_id, one.partition)
         error = errors.get((one.topic, one.topic_id, one.partition))
         if replica is None or error is None or error:
             continue
@@ -226,20 +231,11 @@ def _check_leader_epochs(name: str, replicas: Replicas, asked: Message, told: Me
                 f"{name} answers {type(asked).__name__} about {replica.topic}-{replica.partition} that names "
                 f"leader epoch {one.epoch}; its own is {replica.leader_epoch}",
             )
-        if _is_of_follower(asked) and not replica.is_leader:
+        if is_of_follower(asked) and not replica.is_leader:
             raise InvariantBroken(
                 "EP-03",
                 f"{name} serves a follower of {replica.topic}-{replica.partition}, which it does not lead",
             )
-
-
-def _replica(replicas: Replicas, one: _Named) -> TopicPartitionReplica | None:
-    hosted = replicas.by_name(one.topic, one.partition) if one.topic else replicas.by_id(one.topic_id, one.partition)
-    return None if hosted is None else hosted.replica
-
-
-def _is_of_follower(asked: Message) -> bool:
-    return isinstance(asked, FetchRequest) and max(asked.replica_id, asked.replica_state.replica_id) >= 0
 
 
 def _named(asked: Message) -> Iterator[_Named]:

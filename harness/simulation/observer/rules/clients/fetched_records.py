@@ -1,4 +1,4 @@
-"""DP-14, DP-13: a fetch is answered with what the log has at that position, and a diverged follower is told so.
+"""DP-14, DP-13: a Fetch is answered from the log at that position, and a diverged follower is made to truncate.
 
 Who fetches goes on from the last record that it got, and believes the offsets that come with it. A broker that answers
 from a wrong place, or with more than may be read, harms its readers long before anything else is wrong. Asserted when a
@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import (
@@ -53,24 +52,18 @@ class FetchedRecords(Rule):
             return
         if node_of_quorum(node) is None:
             return
-        is_follower = max(asked.replica_id, asked.replica_state.replica_id) >= 0
+        replicas, is_follower = node.broker.replicas, is_of_follower(asked)
         parts = {_key(topic, one.partition): one for topic in asked.topics for one in topic.partitions}
         for topic in told.responses:
             for one in topic.partitions:
                 part = parts.get(_key(topic, one.partition_index))
-                replica = _replica(node.broker.replicas, topic, one.partition_index)
+                replica = replica_named(replicas, topic.topic, bytes(topic.topic_id), one.partition_index)
                 if part is not None and replica is not None and not one.error_code:
                     _check(process.name, replica, part, one, is_follower=is_follower)
 
 
 def _key(topic: FetchTopic | FetchableTopicResponse, partition: int) -> tuple[str, bytes, int]:
     return topic.topic, bytes(topic.topic_id), partition
-
-
-def _replica(replicas: Replicas, topic: FetchableTopicResponse, partition: int) -> TopicPartitionReplica | None:
-    by_name = replicas.by_name(topic.topic, partition) if topic.topic else None
-    found = by_name or replicas.by_id(bytes(topic.topic_id), partition)
-    return None if found is None else found.replica
 
 
 def _check(

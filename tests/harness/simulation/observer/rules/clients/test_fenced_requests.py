@@ -1,4 +1,4 @@
-"""EP-03, BL-05 and IS-07 as the observer asserts them: whoever serves a request looks at the epoch that it names."""
+"""EP-03, BL-05 and IS-07 as the observer asserts them: a node compares the epoch of each request that it serves."""
 
 from __future__ import annotations
 

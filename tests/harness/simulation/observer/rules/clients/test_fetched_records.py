@@ -107,6 +107,6 @@ def test_a_follower_that_went_another_way_must_hear_of_it() -> None:
 
 @pytest.mark.parametrize(("after_epoch", "diverging"), [(3, (1, 4)), (2, (1, 6)), (2, (3, 4))])
 def test_it_is_told_to_cut_where_the_logs_part(after_epoch: int, diverging: tuple[int, int]) -> None:
-    """It agrees already, is told to keep records that the leader has of a later epoch, or hears of a later epoch."""
+    """Wrong: the logs agree; a record of a later epoch would stay; the epoch in the answer is a later one."""
     with pytest.raises(InvariantBroken, match=r"^DP-13: b1 tells a follower of t-0, which goes on from 6 "):
         fetch(6, follower=True, after_epoch=after_epoch, diverging=diverging)
