@@ -376,6 +376,10 @@ class Connections:
         """Whether some requests may be served as soon as the host has drained the outbox."""
         return any(connection.held and not connection.stalled for connection in self._given)
 
+    def frees_memory(self, channel: RequestChannel) -> bool:
+        """Whether memory of a channel's connections is free as soon as the host has drained the outbox."""
+        return any(connection.channel is channel and not connection.closed for connection in self._given)
+
     def _release(self, connection: Connection) -> None:
         if connection.held and not connection.is_clogged and not connection.closed:
             connection.channel.put_back(connection)

@@ -176,8 +176,11 @@ class ReplicaFetcher:
 
     def deadline(self) -> int:
         if self._under_way:
-            return NEVER
-        if self._moved or len(self._asked) > len(self._unwanted):
+            if self._under_way > 1 or not self._session.established:
+                return NEVER
+            if self._added:
+                return self._rest_until
+        elif self._moved or len(self._asked) > len(self._unwanted):
             return self._rest_until
         if not self._resting:
             return NEVER

@@ -19,6 +19,7 @@ from squall.harness.simulation.observer.rules.clients.listed_end import ListedEn
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
+from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
@@ -36,6 +37,8 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
@@ -107,6 +110,7 @@ RULES: tuple[type[Rule], ...] = (
     LookedUpOffsets,
     DeletedRecords,
     RequestDeadlines,
+    RequestOrder,
     FinalLogs,
     IndexedLogs,
     RecoveredNames,
@@ -114,6 +118,8 @@ RULES: tuple[type[Rule], ...] = (
     CalmCluster,
     BalancedLeaders,
     PacedCluster,
+    DueWork,
+    ToldMetrics,
     AnsweredRequests,
 )
 

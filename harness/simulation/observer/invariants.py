@@ -80,6 +80,7 @@ class Observer:
         self._on_death = rules.having("died")
         self._on_power_loss = rules.having("power_lost")
         self._on_turn = rules.having("turned")
+        self._on_early_turn = rules.having("turned_early")
         self._on_messages = rules.having("messages_seen")
         self._on_metadata = rules.having("metadata_touched")
         self._on_images = rules.having("images_examined")
@@ -196,6 +197,21 @@ class Observer:
         except InvariantBroken as breach:
             breach.moment = turn.moment(node)
             raise
+
+    def early_turn(self, process: SimProcess, due: int) -> Callable[[], None]:
+        """Return the check of a turn that a node now takes without an input, and before the time it has named.
+
+        The check raises InvariantBroken.
+        """
+        before = len(self._traced)
+
+        def check() -> None:
+            if process.node is not None:
+                traced = [name for name, _ in self._traced[before:]]
+                for hook in self._on_early_turn:
+                    hook(process, process.node, due, traced)
+
+        return check
 
     def _answered(self, process: SimProcess, request: ServerRequest) -> None:
         """Judge an answer within the turn that gives it. Whatever is raised then is raised after the turn.

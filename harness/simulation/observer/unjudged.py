@@ -33,6 +33,10 @@ class UnjudgedObserver(Observer):
     def look(self, process: SimProcess) -> None:
         self._unless_broken(lambda: super(UnjudgedObserver, self).look(process))
 
+    def early_turn(self, process: SimProcess, due: int) -> Callable[[], None]:
+        check = super().early_turn(process, due)
+        return lambda: self._unless_broken(check)
+
     def _answered(self, process: SimProcess, request: ServerRequest) -> None:
         if self.breach is None:
             super()._answered(process, request)

@@ -3,7 +3,8 @@
 Answers during faults may be errors, late, or none, so a client cannot judge them. The observer can: it sees what the
 node has at the moment at which it answers (`observer/rules/clients/looked_up_offsets.py`). So this client brings nodes
 to answer what the load never asks: the offset of any time, the end of any leader epoch, records from anywhere, also as
-one who knows an earlier leader epoch or a later one. Without faults the same is asked, with expectations, by
+one who knows an earlier leader epoch or a later one, and whether what is deleted at the leader is so everywhere: by
+asking again to delete it. Without faults the same is asked, with expectations, by
 `closing_check.py`.
 """
 
@@ -15,6 +16,12 @@ from random import Random
 
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -37,6 +44,8 @@ SHARE = 0.5
 STREAM = "questions"
 PAUSE = (0.02, 0.25)
 """Seconds of virtual time between two questions."""
+BURSTS = 0.1
+"""The probability that several questions follow one another without a pause."""
 ANSWER_SECONDS = 1.0
 CLIENT_ID = "squall-questions"
 TO_THE_LEADER = 0.8
@@ -46,7 +55,8 @@ NO_EPOCH = -1
 """The leader epoch of a client that knows none."""
 TIMESTAMPS = (-1, -2, -3, -4)
 """Latest, earliest, largest timestamp, earliest local."""
-LIST_VERSION, EPOCH_VERSION, FETCH_VERSION = 8, 4, 12
+DELETED_MS, WAIT_MS = 500, 60
+LIST_VERSION, EPOCH_VERSION, FETCH_VERSION, DELETE_VERSION = 8, 4, 12, 2
 
 Question = tuple[Message, int, type[Message]]
 
@@ -67,17 +77,31 @@ class RandomQuestions:
         try:
             while True:
                 await asyncio.sleep(self._rng.uniform(*PAUSE))
-                await self._ask(*self._rng.choice(self._places))
+                if self._rng.random() < BURSTS:
+                    await self._ask_at_once()
+                else:
+                    await self._ask(*self._rng.choice(self._places))
         finally:
             for connection in self._connections.values():
                 connection.close()
 
-    async def _ask(self, topic: str, number: int) -> None:
+    async def _ask_at_once(self) -> None:
+        """Ask one broker several questions over one connection, without waiting for answers in between."""
+        topic, number = self._rng.choice(self._places)
+        to = self._broker(topic, number)
+        fetches = [self._rng.random() < 0.7 for _ in range(self._rng.randint(4, 10))]
+        await asyncio.gather(*(self._ask(topic, number, to, waits=waits) for waits in fetches))
+
+    def _broker(self, topic: str, number: int) -> SimProcess:
         processes = [self._world.processes[name] for name in self._addresses]
         replicas = [_replica_of(one, topic, number) for one in processes]
         leading = [one for one, replica in zip(processes, replicas, strict=True) if replica and replica.is_leader]
-        to = self._rng.choice(leading if leading and self._rng.random() < TO_THE_LEADER else processes)
-        message, version, answer = self._question(topic, number, to)
+        return self._rng.choice(leading if leading and self._rng.random() < TO_THE_LEADER else processes)
+
+    async def _ask(self, topic: str, number: int, to: SimProcess | None = None, *, waits: bool = False) -> None:
+        """Ask one thing; with `waits` a fetch of what comes next, whose answer the broker holds back for a while."""
+        to = to or self._broker(topic, number)
+        message, version, answer = self._next(topic, number, to) if waits else self._question(topic, number, to)
         self.asked += 1
         try:
             await (await self._connection(to.name)).request(message, version, answer, ANSWER_SECONDS)
@@ -94,6 +118,13 @@ class RandomQuestions:
             found = self._connections[name] = await KafkaConnection.connect(connector, host, port, CLIENT_ID)
         return found
 
+    @staticmethod
+    def _next(topic: str, number: int, to: SimProcess) -> Question:
+        end = _extent(_replica_of(to, topic, number))[2]
+        part = FetchPartition(number, NO_EPOCH, fetch_offset=end, partition_max_bytes=4_000)
+        topics = [FetchTopic(topic=topic, partitions=[part])]
+        return FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics), FETCH_VERSION, FetchResponse
+
     def _question(self, topic: str, number: int, to: SimProcess) -> Question:
         rng = self._rng
         epoch, start, end = _extent(_replica_of(to, topic, number))
@@ -107,13 +138,20 @@ class RandomQuestions:
         if kind < 0.8:
             ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, known, rng.randint(0, epoch))])
             return OffsetForLeaderEpochRequest(CONSUMER, [ended]), EPOCH_VERSION, OffsetForLeaderEpochResponse
+        if kind < 0.85:
+            deleted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(number, start)])
+            return DeleteRecordsRequest([deleted], DELETED_MS), DELETE_VERSION, DeleteRecordsResponse
         part = FetchPartition(
             number,
             known,
             fetch_offset=rng.choice((rng.randint(start, end), start - 1, start, end, end + 1, end + 1_000)),
             partition_max_bytes=rng.choice((1, 4_000)),
         )
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[part])])
+        request = FetchRequest(
+            max_wait_ms=rng.choice((0, 100)),
+            min_bytes=rng.choice((0, 1)),
+            topics=[FetchTopic(topic=topic, partitions=[part])],
+        )
         return request, FETCH_VERSION, FetchResponse
 
 

@@ -72,6 +72,7 @@ from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.swarm import Swarm
+from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nemesis.core.evidence import heal_all
@@ -221,6 +222,7 @@ class Simulation:
             network=self.witness.network,
             traced=self._traced,
             on_iteration=self.observer.look if self.traces is None else self._look,
+            on_early_turn=self.observer.early_turn,
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
@@ -452,7 +454,8 @@ class Simulation:
                 ensemble = self.world.ensemble is not None
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 if self.moments is not None:
-                    faults += draw_patterns(seed, *nodes, load, dynamic_voters=self.scenario.cluster.dynamic_voters)
+                    dynamic = self.scenario.cluster.dynamic_voters
+                    faults += draw_patterns(seed, *nodes, load, dynamic_voters=dynamic, topics=tuple(operated))
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)
                     others = partial(other_settings, self.scenario)
@@ -461,6 +464,7 @@ class Simulation:
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
+                        faults += draw_voter_changes(seed, view.controllers, load)
                 return sorted(faults, key=lambda fault: fault.at)
 
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)

@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid fe56663e76408f8c3301ccfd3ead3edf
+    17 valid 462bac045a54b258eb65468ab6f16335
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ UNANSWERED_SHARE: Final = 0.3
 """The share of seeds in which brokers lose the controller's answers to what they forward, now and then."""
 STOPS: Final = ("crash-broker", "pause-broker", "pause-broker", "isolate-broker")
 """What makes followers fall behind while their leader's changes of the ISR are undecided."""
+ALTER: Final = "alter-config"
 FORWARDED: Final = (
     "CreateTopics", "DeleteTopics", "CreatePartitions", "IncrementalAlterConfigs", "ElectLeaders",
     "AlterPartitionReassignments",
@@ -61,9 +62,17 @@ def unfollowed_leaders(rng: Random, controllers: tuple[str, ...], load: float, *
 
 
 def undecided_changes(
-    rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float
+    rng: Random,
+    brokers: tuple[str, ...],
+    controllers: tuple[str, ...],
+    load: float,
+    topics: tuple[str, ...] = (),
 ) -> list[SwarmFault]:
-    """Keep a broker's AlterPartition from the controllers, or their answers from it, while its followers stop."""
+    """Keep a broker's AlterPartition from the controllers, or their answers from it, while its followers stop.
+
+    Meanwhile another setting of one of the `topics` is altered now and then. The leader is told of that by metadata
+    with the partition epoch that it knows, which say nothing of its change of the ISR.
+    """
     faults: list[SwarmFault] = []
     if len(brokers) < 2 or rng.random() > UNDECIDED_SHARE:
         return faults
@@ -92,6 +101,9 @@ def undecided_changes(
         for begin, lasting, what in parts:
             kind = str(what["fault"])
             faults.append(SwarmFault(round(begin, 6), kind, (host,), round(lasting, 6), rng.random(), what))
+        for begin in [at + until_answer * rng.random() for _ in range(3)] if topics and rng.random() < 0.7 else ():
+            altered: dict[str, object] = {"fault": ALTER, "topic": rng.choice(topics), **_setting(rng)}
+            faults.append(SwarmFault(round(begin, 6), ALTER, (host,), round(rng.random(), 6), rng.random(), altered))
         for other in rng.sample(brokers, rng.randint(1, len(brokers))):
             kind, begin = rng.choice(STOPS), max(0.1, at + rng.uniform(-3.0, 0.5 * length))
             if other != host:
@@ -100,6 +112,10 @@ def undecided_changes(
                 faults.append(SwarmFault(round(begin, 6), kind, (other,), stopped, rng.random(), words))
         at += length + rng.expovariate(1 / 3.0)
     return [one for one in faults if one.latest_end < load - 1.0]
+
+
+def _setting(rng: Random) -> dict[str, object]:
+    return {"name": "max.message.bytes", "value": str(rng.randint(500_000, 2_000_000)), "afterwards": "1048588"}
 
 
 def unanswered_writes(

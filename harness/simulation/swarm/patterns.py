@@ -94,10 +94,12 @@ def draw_patterns(
     load: float,
     *,
     dynamic_voters: bool = False,
+    topics: tuple[str, ...] = (),
 ) -> list[SwarmFault]:
     """Draw the patterns of this seed, in order of time; all end before `load` seconds have passed.
 
-    `dynamic_voters`: the voters are in the metadata log, so that an operator can remove one.
+    `dynamic_voters`: the voters are in the metadata log, so that an operator can remove one. An operator may alter
+    settings of the `topics`.
     """
     rng = Random(f"{seed}/patterns")
     chances = [rng.random() < share for share in (0.35, 0.35, 0.6, 0.4)]
@@ -109,7 +111,7 @@ def draw_patterns(
             faults += [one for one in draw(rng, at, brokers, controllers) if one.latest_end < load - 1.0]
             at += rng.expovariate(1 / gap)
     faults += unfollowed_leaders(Random(f"{seed}/unfollowed"), controllers, load, changed=dynamic_voters)
-    faults += undecided_changes(Random(f"{seed}/undecided"), brokers, controllers, load)
+    faults += undecided_changes(Random(f"{seed}/undecided"), brokers, controllers, load, topics)
     faults += unanswered_writes(Random(f"{seed}/unanswered"), brokers, controllers, load)
     return sorted(faults, key=lambda fault: fault.at)
 

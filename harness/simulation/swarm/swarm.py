@@ -85,7 +85,7 @@ class Swarm:
         self._operator = operator
         self._moments = moments or Moments()
         for name, host in world.sim_hosts.items():
-            host.may_kill = partial(self._budget.allows, "crash-broker", name, 0.0)
+            host.may_kill = partial(self._budget.allows, "crash-broker", name, 0.0, at_once=True)
 
     async def run(self) -> None:
         """Run until the last fault is healed."""
@@ -111,6 +111,8 @@ class Swarm:
             self._voters.ended(fault.kind)
             if edits:
                 self._budget.edit_ended(answered=effect > 0)
+            elif fault.moment is None:
+                self._budget.ended(fault.kind, fault.hosts[0])
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
@@ -191,12 +193,15 @@ class Swarm:
             return 0
         finally:
             self._moments.forget(watch)
-        if fault.kind not in CRASHES_AT_MOMENT:
-            words = {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
-            return await self._as_written(identity, fault, words)
-        await asyncio.sleep(fault.duration)
-        self._world.sim_hosts[host].start_if_it_may()
-        return 1
+        try:
+            if fault.kind not in CRASHES_AT_MOMENT:
+                words = {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
+                return await self._as_written(identity, fault, words)
+            await asyncio.sleep(fault.duration)
+            self._world.sim_hosts[host].start_if_it_may()
+            return 1
+        finally:
+            self._budget.ended(self._counted_as(fault.kind, host), host)
 
     def _counted_as(self, kind: str, host: str) -> str:
         """Return the kind as the budget knows it."""

@@ -192,14 +192,16 @@ class SimWorld:
         topics: Mapping[str, int],
         trace: Trace | None = None,
         on_iteration: Callable[[SimProcess], None] | None = None,
+        on_early_turn: Callable[[SimProcess, int], Callable[[], None]] | None = None,
         on_loss: Callable[[str], None] | None = None,
         network: type[SimNetwork] = SimNetwork,
         traced: Callable[[str, Trace], Trace] = lambda name, trace: trace,
     ) -> None:
         """Create the cluster.
 
-        `on_iteration` is called after each turn of a process, `on_loss` with a host whose disk lost what was not
-        synced. `traced` returns the trace that a host's node uses instead of `trace`, to which it passes everything on.
+        `on_iteration` is called after each turn of a process, `on_early_turn` as `SimProcess` says, `on_loss` with a
+        host whose disk lost what was not synced. `traced` returns the trace that a host's node uses instead of `trace`,
+        to which it passes everything on.
         """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.streams = Streams(seed)
@@ -234,6 +236,7 @@ class SimWorld:
                 trace=node_trace,
                 streams=self.streams,
                 on_iteration=on_iteration,
+                on_early_turn=on_early_turn,
                 on_loss=on_loss,
                 buggify=rarities,
             )

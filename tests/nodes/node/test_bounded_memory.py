@@ -13,7 +13,7 @@ from squall.nodes.config import NodeConfig
 from squall.nodes.node import node as node_module
 from squall.nodes.node.channels import FETCHES_MAX, PLAIN_REQUEST_MAX
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
-from squall.nodes.node.node import Close, Pause, Send
+from squall.nodes.node.node import Close, Pause, Resume, Send
 from squall.nodes.node.settings import raft_config
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -27,6 +27,7 @@ from squall.nodes.protocol.messages.fetch_snapshot import (
     SnapshotId,
     TopicSnapshotRequest,
 )
+from squall.nodes.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from squall.nodes.protocol.requests.headers import decode_response
 from squall.nodes.raft.config import TOPIC, TOPIC_ID, RaftConfig
 from tests.nodes.node.test_node import CLIENT, CONTROL, SECOND, Host
@@ -95,6 +96,26 @@ def test_a_pipelining_fetcher_has_few_fetches_parked_and_the_rest_unread() -> No
     host.iterate()
     [(api, parked)] = host.node.connections.parked(host.node.control)
     assert (api, parked) == (ApiKey.FETCH, FETCHES_MAX)
+
+
+def test_a_paused_connection_is_resumed_as_soon_as_an_answer_that_took_the_memory_has_left() -> None:
+    """Observer rule DUE, `worlds` seed 980308: the node waited for its next event of any kind."""
+    limit = 2_000
+    host = Host(properties={"queued.max.request.bytes": str(limit)})
+    host.run()
+    host.open(ASKER)
+    host.effects.clear()
+    asked = [ListOffsetsPartition(partition_index=number) for number in range(200)]
+    host.send(ASKER, ListOffsetsRequest(topics=[ListOffsetsTopic(name="events", partitions=asked)]), 7)
+    host.node.turn(host.now)
+    assert host.node.outbox[0] == Pause(ASKER), "the request has used up the budget"
+    assert host.node.data.budget.used > limit, "and now its answer has"
+    host.node.flush(host.now)
+    assert host.node.deadline() <= host.now
+    host.node.outbox.clear()
+    host.node.turn(host.now)
+    assert host.node.outbox == [Resume(ASKER)]
+    assert host.node.deadline() > host.now
 
 
 @pytest.fixture

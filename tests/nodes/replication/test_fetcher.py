@@ -364,7 +364,9 @@ class TestSession:
     ) -> None:
         self.established(led, fetcher)
         held = asked(fetcher)
+        assert fetcher.deadline() == NEVER
         fetcher.add(led.now, self.other(world_with))
+        assert fetcher.deadline() <= led.now, "nor for the next event of any other kind (observer rule DUE)"
         fetcher.tick(led.now)
         follow_up = asked(fetcher)
         assert isinstance(follow_up.message, FetchRequest)
@@ -372,8 +374,24 @@ class TestSession:
         fetcher.add(led.now, self.other(world_with, 8))
         fetcher.tick(led.now)
         assert fetcher.requests == [], "one may follow, once"
+        assert fetcher.deadline() == NEVER
         held.complete(led.now, FetchResponse(session_id=77))
         assert self.named(fetcher) == ((77, 3), [8], []), "which is in turn the one that follows"
+
+    def test_a_topic_partition_whose_rest_is_over_does_not_wait_for_the_long_poll(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        """Observer rule DUE, `worlds` seed 9: while one fetch was under way, nothing woke the fetcher at that time."""
+        self.established(led, fetcher, self.other(world_with))
+        held = asked(fetcher)
+        part = PartitionData(partition_index=7, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        topic = FetchableTopicResponse(topic_id=bytes(16), partitions=[part])
+        held.complete(led.now, FetchResponse(session_id=77, responses=[topic]))
+        assert self.named(fetcher)[2] == [7]
+        due = fetcher.deadline()
+        assert led.now < due < NEVER
+        fetcher.tick(due)
+        assert self.named(fetcher)[1] == [7]
 
     def test_an_answer_to_an_earlier_request_is_not_taken_for_what_was_asked_again(
         self, led: World, fetcher: ReplicaFetcher

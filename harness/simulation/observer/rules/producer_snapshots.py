@@ -6,6 +6,8 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
 
 * when a log rolls, there is a sound snapshot at the new segment's first offset. It holds, of every producer, the
   batches below that offset that the replica knows;
+* when a log was truncated, or opened again, no snapshot is left at an offset above its end: there it would be taken for
+  one of the records that come to be there;
 * when a host has started again, its replica knows the batches of the newest snapshot that its log reaches, apart from
   those that later batches have pushed out of the last five (rule 7).
 
@@ -25,6 +27,7 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.producers import BATCHES_KEPT, ProducedBatch, ProducerStates
 
+SUFFIX = ".snapshot"
 Windows = dict[int, tuple[int, tuple[ProducedBatch, ...]]]
 """By producer id: its epoch and its last batches."""
 
@@ -62,6 +65,8 @@ class ProducerSnapshots(Rule):
         if kept is None:
             self._kept[place] = _Kept(process.incarnation, base, {})
             return
+        if turn.cut is not None or kept.incarnation != process.incarnation:
+            check_none_above(turn.watched.log.name, process, turn.replica)
         if turn.cut is not None:
             kept.snapshots = {at: one for at, one in kept.snapshots.items() if log.start_offset < at <= turn.cut}
         if kept.incarnation != process.incarnation:
@@ -83,6 +88,19 @@ class ProducerSnapshots(Rule):
         if kept.snapshots:
             at = max(kept.snapshots)
             check_remembered(turn.watched.log.name, process.name, replica, at, kept.snapshots[at])
+
+
+def check_none_above(log: str, process: SimProcess, replica: TopicPartitionReplica) -> None:
+    """Check that no snapshot file is at an offset above the log's end."""
+    with process.disk.at_no_cost():
+        names = process.disk.list(replica.log.directory)
+    for name in names:
+        if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit() and int(name[: -len(SUFFIX)]) > replica.end_offset:
+            raise InvariantBroken(
+                "DP-05",
+                f"{log}: {process.name} has a snapshot of producers at {int(name[: -len(SUFFIX)])}, and its log ends "
+                f"at {replica.end_offset}",
+            )
 
 
 def check_snapshot(log: str, process: SimProcess, replica: TopicPartitionReplica, at: int) -> Windows:

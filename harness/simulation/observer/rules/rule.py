@@ -128,6 +128,12 @@ class Rule:
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         """A node took a turn, whatever it touched. Before all other hooks of the turn."""
 
+    def turned_early(self, process: SimProcess, node: BaseNode, due: int, traced: Sequence[str]) -> None:
+        """A node took a turn without an input, before the time `due` that it had named; `traced` names what it traced.
+
+        Its effects are still in its outbox. The turn goes on with inputs, and all other hooks follow.
+        """
+
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         """A turn touched the metadata quorum or an image. First of the hooks for that."""
 

@@ -16,8 +16,10 @@ no knowledge of why it decides so; each concerns one record, with the image befo
          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
          them, and these are offline (EL-06)
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
+* EL-05  a broker that a batch unregisters is in no ISR and no ELR after that batch, unless it is the last that has
+         everything and there are no eligible leader replicas
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
-         the same name at once
+         the same name at once, and settings of a topic go with it: the next one of its name has its own
 
 `MetadataLaws` is told of each record before and after it is replayed, and of each batch's end. Its caller replays.
 """
@@ -38,9 +40,14 @@ from squall.nodes.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from squall.nodes.protocol.schema import Message
+
+TOPIC_SETTINGS = 2
+"""The type of a topic among the resources that have settings."""
 
 
 class MetadataLaws:
@@ -50,6 +57,9 @@ class MetadataLaws:
         self._image = image
         self._fenced: dict[int, int] = {}
         """Brokers that the batch under way fences, with the offsets of the records."""
+        self._unregistered: dict[int, int] = {}
+        self._removed: dict[str, int] = {}
+        """Likewise the brokers that it unregisters, and the names of topics that it removes."""
 
     def before(self, record: Message, offset: int) -> None:
         """Check a record against the image that it will change."""
@@ -73,6 +83,10 @@ class MetadataLaws:
             self._fenced[record.broker_id] = offset
         elif (broker := fenced_by(record)) is not None:
             self._fenced[broker] = offset
+        if isinstance(record, UnregisterBrokerRecord):
+            self._unregistered[record.broker_id] = offset
+        elif isinstance(record, RemoveTopicRecord) and record.topic_id in image.topics:
+            self._removed[image.topics[record.topic_id].name] = offset
 
     def after(
         self, record: PartitionRecord | PartitionChangeRecord, before: PartitionRegistration | None, offset: int
@@ -96,7 +110,15 @@ class MetadataLaws:
                 self._check_eligible(where, before, now)
 
     def batch_ended(self) -> None:
-        """Check that brokers which the batch has fenced lead nothing."""
+        """Check what the batch has left of the brokers that it fences or unregisters, and of the topics it removes."""
+        self._check_unregistered()
+        removed, self._removed = self._removed, {}
+        for name, offset in removed.items():
+            left = self._image.configs.get((TOPIC_SETTINGS, name))
+            if left and name not in self._image.topic_ids:
+                raise InvariantBroken(
+                    "MD-08", f"topic {name} is removed at offset {offset}, and its settings are still {dict(left)}"
+                )
         fenced, self._fenced = self._fenced, {}
         for broker, offset in fenced.items():
             registration = self._image.brokers.get(broker)
@@ -108,6 +130,20 @@ class MetadataLaws:
                         raise InvariantBroken(
                             "FD-02",
                             f"the batch that fences broker {broker} at offset {offset} leaves it {topic.name}-{number}",
+                        )
+
+    def _check_unregistered(self) -> None:
+        unregistered, self._unregistered = self._unregistered, {}
+        for broker, offset in unregistered.items():
+            for topic in self._image.topics.values():
+                for number in topic.of_broker(broker):
+                    now = topic.partitions[number]
+                    is_last = now.isr == (broker,) and not self._eligible_leaders
+                    if broker in now.elr or (broker in now.isr and not is_last):
+                        raise InvariantBroken(
+                            "EL-05",
+                            f"{topic.name}-{number}: broker {broker} is unregistered at offset {offset}, and is still "
+                            f"in ISR {list(now.isr)} or ELR {list(now.elr)}",
                         )
 
     def _check_new(self, where: str, now: PartitionRegistration) -> None:

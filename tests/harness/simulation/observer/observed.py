@@ -10,6 +10,7 @@ from typing import Any
 
 from squall.harness.simulation.observer.invariants import Observer
 from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.broker.hosting.clean_shutdown import clean_marker
 from squall.nodes.broker.hosting.log_manager import PARTITION_METADATA
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
@@ -26,6 +27,7 @@ from squall.nodes.protocol.topic_partition import format_id
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.voters import VoterSet
+from squall.nodes.storage.checkpoints import CLEAN_SHUTDOWN
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.producers import ProducerStates
 from squall.workloads.clients.common.payload import encode_value
@@ -124,6 +126,7 @@ class HandMadeLog:
     def cut(self, offset: int) -> None:
         pairs = zip(self.batches, self.headers(), strict=True)
         self.batches = [one for one, header in pairs if header.last_offset < offset]
+        self.durable_offset = min(self.durable_offset, self.end_offset)
 
 
 @dataclass
@@ -140,7 +143,7 @@ class HandMadeReplica:
     min_isr: int = 2
     is_changing_isr: bool = False
     state: Any = None
-    """The decision that it works by, of which only the min ISR is looked at."""
+    """The decision that it works by, of which only the min ISR and the replicas are looked at."""
     topic: str = TOPIC
     topic_id: bytes = TOPIC_ID
     partition: int = 0
@@ -192,6 +195,11 @@ class HandMadeRaft:
     @property
     def leader_and_epoch(self) -> tuple[int | None, int]:
         return None, self.epoch
+
+    @property
+    def snapshots(self) -> Any:
+        """It has none."""
+        return SimpleNamespace(latest=None)
 
     @property
     def log(self) -> Any:
@@ -250,7 +258,16 @@ class HandMadeProcess:
     """Whether it is the active controller as well, and decides by its image."""
 
     def __post_init__(self) -> None:
-        self.hosted = SimpleNamespace(replica=self.replica, name=(TOPIC, 0), followers={}, consumers={}, removed=False)
+        self.hosted = SimpleNamespace(
+            replica=self.replica,
+            name=(TOPIC, 0),
+            topic=TOPIC,
+            topic_id=TOPIC_ID,
+            partition=0,
+            followers={},
+            consumers={},
+            removed=False,
+        )
         self.connections = SimpleNamespace(unanswered=lambda: iter(self.requests), on_answer=None)
         self.note_topic_id()
 
@@ -260,6 +277,12 @@ class HandMadeProcess:
             found = self.disk.open(f"{self.replica.log.directory}/{PARTITION_METADATA}", create=True)
             found.truncate(0)
             found.append(f"version=0\ntopic_id={format_id(self.replica.topic_id)}\n".encode())
+
+    def leave_proof(self, epoch: int) -> None:
+        """Write the broker epoch that a clean stop proves."""
+        marker = self.disk.open(CLEAN_SHUTDOWN, create=True)
+        marker.truncate(0)
+        marker.append(clean_marker(epoch).encode())
 
     @property
     def node(self) -> Any:

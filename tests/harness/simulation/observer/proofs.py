@@ -32,6 +32,7 @@ from squall.harness.simulation.observer.rules.clients.listed_end import ListedEn
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
+from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
@@ -49,6 +50,8 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
@@ -83,6 +86,7 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.channels import Connection, RequestChannel
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -99,6 +103,7 @@ from squall.nodes.raft.replication import Fetcher
 from squall.nodes.raft.roles import Leader, Unattached
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication import replica as replica_module
+from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import AppendAnswer, Applied, OffsetAnswer, PartitionState
 from squall.nodes.replication.remote import RemoteReplica
@@ -375,6 +380,36 @@ def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
 def sends_heartbeats_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unfenced broker sends heartbeats at the short interval of a fenced one."""
     monkeypatch.setattr(Lifecycle, "_pause", lambda self: min(IMPATIENT_INTERVAL, self._config.heartbeat_interval))
+
+
+def serves_held_requests_in_reverse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a connection has sent while its fetches waited is handled in reverse."""
+
+    def put_back(self: RequestChannel, connection: Connection) -> None:
+        while connection.held:
+            inbound = connection.held.popleft()
+            self.bytes += inbound.size
+            self._queue.appendleft(inbound)
+
+    monkeypatch.setattr(RequestChannel, "put_back", put_back)
+
+
+def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker does not count what it refuses to its consumers."""
+    count = Fetch._count
+
+    def counted(self: Fetch, findings: list[Any], size: int) -> None:
+        count(self, findings, size)
+        for topic in (*self._traffic.topics.values(), self._traffic.elsewhere):
+            topic.fetch_failures = 0
+
+    monkeypatch.setattr(Fetch, "_count", counted)
+
+
+def names_no_time_while_it_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetcher names no time while a fetch is under way, though another may follow it (a defect of ours, mended)."""
+    deadline = ReplicaFetcher.deadline
+    monkeypatch.setattr(ReplicaFetcher, "deadline", lambda self: NEVER if self._under_way else deadline(self))
 
 
 def damages_what_followers_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -827,7 +862,7 @@ PROOFS: tuple[Proof, ...] = (
         takes_an_outdated_proposal_for_refused,
         "worlds",
         "test_pending_changes::test_a_change_may_end_with_a_newer_partition_epoch",
-        seed=13,
+        seed=31,
     ),
     Proof(
         ShortIsr,
@@ -851,7 +886,7 @@ PROOFS: tuple[Proof, ...] = (
         keeps_every_member,
         "worlds",
         "test_lagging_members::test_a_member_may_lack_records_for_one_and_a_half_times_as_long",
-        seed=6,
+        seed=5,
     ),
     Proof(
         FetchingIncarnations,
@@ -889,7 +924,7 @@ PROOFS: tuple[Proof, ...] = (
         a_cache_loses_its_last_epoch,
         "worlds",
         "test_leader_epochs::test_epochs_without_batches_are_legal",
-        seed=13,
+        seed=16,
     ),
     Proof(
         ProducerStates,
@@ -933,6 +968,7 @@ PROOFS: tuple[Proof, ...] = (
         finds_times_above_the_high_watermark,
         "worlds",
         "test_looked_up_offsets::test_a_time_after_all_visible_records_has_no_offset",
+        seed=2,
     ),
     Proof(
         DeletedRecords,
@@ -948,7 +984,7 @@ PROOFS: tuple[Proof, ...] = (
         waits_for_the_newest_deadline,
         "worlds",
         "test_request_deadlines::test_a_broker_that_took_no_turn_meanwhile_may_be_late",
-        seed=2,
+        seed=5,
     ),
     Proof(
         FinalLogs,
@@ -964,7 +1000,7 @@ PROOFS: tuple[Proof, ...] = (
         trusts_the_time_index_alone,
         "worlds",
         "test_indexed_logs::test_a_log_that_begins_within_a_batch_has_the_times_from_there_on",
-        seed=7,
+        seed=13,
     ),
     Proof(
         RecoveredNames,
@@ -995,7 +1031,7 @@ PROOFS: tuple[Proof, ...] = (
         never_returns_leaderships,
         "worlds",
         "test_balanced_leaders::test_a_tolerated_share_is_legal",
-        seed=36,
+        seed=85,
     ),
     Proof(
         PacedCluster,
@@ -1004,6 +1040,30 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_pace::test_a_heartbeat_more_or_less_is_legal",
         seed=2,
+    ),
+    Proof(
+        RequestOrder,
+        "ORDER",
+        serves_held_requests_in_reverse,
+        "worlds",
+        "test_request_order::test_later_ones_and_those_of_other_connections_may_wait_to_be_handled",
+        seed=1,
+    ),
+    Proof(
+        DueWork,
+        "DUE",
+        names_no_time_while_it_fetches,
+        "worlds",
+        "test_due_work::test_a_turn_that_does_nothing_is_legal",
+        seed=6,
+    ),
+    Proof(
+        ToldMetrics,
+        "METRIC",
+        counts_no_refused_fetches,
+        "worlds",
+        "test_told_metrics::test_once_a_connection_has_ended_more_may_have_been_sent_than_was_seen",
+        seed=1,
     ),
     Proof(
         AnsweredRequests,

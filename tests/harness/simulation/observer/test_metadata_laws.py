@@ -9,6 +9,7 @@ from squall.nodes.metadata.records import (
     RECOVERED,
     RECOVERING,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -17,6 +18,7 @@ from squall.nodes.metadata.records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from tests.harness.simulation.observer.metadata_log import TOPIC_ID, Log, breaks
 
@@ -194,6 +196,25 @@ def test_a_broker_that_registers_again_leads_nothing_once_the_batch_is_over() ->
     Log().commit(again, change(isr=[1], leader=-1))
 
 
+# -- EL-05 --------------------------------------------------------------------------------------------------------
+
+
+def test_an_unregistered_broker_has_everything_nowhere_once_the_batch_is_over() -> None:
+    gone = UnregisterBrokerRecord(broker_id=1, broker_epoch=0)
+    with breaks("EL-05", "events-0: broker 1 is unregistered at offset"):
+        Log().commit(gone)
+    Log().commit(change(isr=[2, 3], leader=2), gone)
+    with breaks("EL-05", "still in ISR [2, 3] or ELR [1]"):
+        with_eligible_leaders().commit(change(isr=[2, 3], leader=2, eligible_leader_replicas=[1]), gone)
+
+
+def test_without_eligible_leaders_the_last_member_stays_though_it_is_unregistered() -> None:
+    """IS-09."""
+    log = Log()
+    log.change(isr=[1])
+    log.commit(change(isr=[1], leader=-1), UnregisterBrokerRecord(broker_id=1, broker_epoch=0))
+
+
 # -- MD-08 --------------------------------------------------------------------------------------------------------
 
 
@@ -219,3 +240,20 @@ def test_a_name_is_free_again_when_its_topic_is_deleted() -> None:
     log = Log()
     log.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     log.commit(TopicRecord(name="events", topic_id=OTHER_ID))
+
+
+class Kept(dict[tuple[int, str], dict[str, str]]):
+    """Settings from which nothing goes."""
+
+    def pop(self, *_: object) -> dict[str, str]:
+        return {}
+
+
+def test_the_settings_of_a_topic_are_removed_with_it() -> None:
+    log = Log()
+    log.commit(ConfigRecord(resource_type=2, resource_name="events", name="retention.ms", value="7"))
+    log.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    log = Log()
+    log.observer.image.configs = Kept({(2, "events"): {"retention.ms": "7"}})
+    with breaks("MD-08", "topic events is removed at offset 7, and its settings are still {'retention.ms': '7'}"):
+        log.commit(RemoveTopicRecord(topic_id=TOPIC_ID))

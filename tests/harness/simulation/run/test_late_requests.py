@@ -14,8 +14,9 @@ from squall.harness.simulation.run.late_requests import NO_BROKER, LateRequests,
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.node.base import BaseNode
-from squall.nodes.protocol.messages import ApiKey, alter_partition, vote
+from squall.nodes.protocol.messages import ApiKey, alter_partition, begin_quorum_epoch, vote
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
+from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from squall.nodes.protocol.messages.vote import VoteRequest
@@ -24,7 +25,13 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
-VERSIONS = {ApiKey.FETCH: 17, ApiKey.VOTE: 2, ApiKey.ALTER_PARTITION: 3, ApiKey.BROKER_HEARTBEAT: 1}
+VERSIONS = {
+    ApiKey.FETCH: 17,
+    ApiKey.BEGIN_QUORUM_EPOCH: 1,
+    ApiKey.VOTE: 2,
+    ApiKey.ALTER_PARTITION: 3,
+    ApiKey.BROKER_HEARTBEAT: 1,
+}
 
 
 def variants(key: ApiKey, message: Message) -> list[Message]:
@@ -59,6 +66,13 @@ def test_a_vote_request_stays_plausible_in_its_earlier_epoch() -> None:
         assert isinstance(one, VoteRequest)
         (part,) = one.topics[0].partitions
         assert part.replica_epoch in (1, 2) and part.last_offset_epoch <= part.replica_epoch
+
+
+def test_news_of_a_leader_stay_true() -> None:
+    """Seed 982122 of worlds: 105 led epoch 9, and a node that had led epoch 7 heard that 105 had."""
+    led = begin_quorum_epoch.PartitionDataRequest(0, leader_id=105, leader_epoch=9)
+    news = BeginQuorumEpochRequest(topics=[begin_quorum_epoch.TopicDataRequest("m", [led])])
+    assert all(one == news for one in variants(ApiKey.BEGIN_QUORUM_EPOCH, news))
 
 
 def test_no_changed_proposal_may_be_accepted() -> None:

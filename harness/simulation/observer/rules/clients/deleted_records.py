@@ -3,8 +3,8 @@
 The response states the low watermark: no replica that is alive has anything below it, so no later poll may deliver it,
 whichever replica answers. Source: KIP-107.
 
-Asserted when the response arrives, on every replica that its leader has counted as alive since the request was sent,
-and when a poll completes that began after it. Legal:
+Asserted when the response is given and when it arrives, on every replica that its leader has counted as alive since the
+request came or was sent, and when a poll completes that began after it. Legal:
 
 * a replica that a reassignment is adding, of which the leader may not have known yet; one whose broker is down; one
   whose broker the leader's metadata show as unfenced since a moment after the request (seed 943603);
@@ -19,6 +19,7 @@ and when a poll completes that began after it. Legal:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.client_checker import Promised
@@ -26,6 +27,8 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages.delete_records import DeleteRecordsResponse
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.workloads.core.operation import DELETE_RECORDS, FINAL_POLL, OK, POLL, Event
 
 
@@ -37,6 +40,15 @@ class _Deletion:
     at: int
     alive: frozenset[int]
     losses: int
+
+
+class _Said(NamedTuple):
+    """A broker's claim that everything below an offset is deleted."""
+
+    by: str
+    topic: str
+    partition: int
+    low_watermark: int
 
 
 class DeletedRecords(Rule):
@@ -56,6 +68,18 @@ class DeletedRecords(Rule):
         active = [one.id for one in node.broker.image.brokers.values() if one.active]
         self._active_since[process.name] = {one: before.get(one, process.now) for one in active}
 
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        response = None if request.answer is None else request.answer.response
+        if not isinstance(response, DeleteRecordsResponse) or node.broker is None:
+            return
+        active = self._active_since.get(process.name, {})
+        alive = frozenset(one for one, since in active.items() if since < request.received_at)
+        for topic in response.topics:
+            for one in topic.partitions:
+                if one.error_code == 0:
+                    said = _Said(process.name, topic.name, one.partition_index, one.low_watermark)
+                    self._check_replicas(said, alive)
+
     def completed(self, event: Event, promised: Promised) -> None:
         operation, completion = event.operation, event.completion
         if completion is None or completion.type != OK or event.completed is None:
@@ -67,26 +91,28 @@ class DeletedRecords(Rule):
             if self.cluster.is_only_topic_of_its_name(operation.topic) and alive:
                 deletion = _Deletion(completion.log_start, event.completed, alive, promised.losses)
                 self._deletions.setdefault(id(promised), []).append(deletion)
-                self._check_replicas(event, deletion)
+                if operation.topic is not None and operation.partition is not None:
+                    name = self.cluster.names.get(completion.node or 0, "")
+                    said = _Said(name, operation.topic, operation.partition, deletion.low_watermark)
+                    self._check_replicas(said, self._alive_since(event))
         elif operation.f in (POLL, FINAL_POLL) and completion.offsets:
             self._check(event, promised)
 
-    def _check_replicas(self, event: Event, deletion: _Deletion) -> None:
-        operation, completion, cluster = event.operation, event.completion, self.cluster
+    def _check_replicas(self, said: _Said, alive: frozenset[int]) -> None:
+        cluster = self.cluster
         image = cluster.images.newest_image
-        topic_id = None if image is None else image.topic_ids.get(operation.topic or "")
-        if topic_id is None or completion is None or operation.partition is None:
+        topic_id = None if image is None else image.topic_ids.get(said.topic)
+        if topic_id is None:
             return
-        key = (topic_id, operation.partition)
+        key = (topic_id, said.partition)
         registration = cluster.images.newest[key]
-        for broker in self._alive_since(event).intersection(registration.replicas).difference(registration.adding):
+        for broker in alive.intersection(registration.replicas).difference(registration.adding):
             replica = cluster.replica_of(cluster.names[broker], key)
-            if replica is not None and replica.log.start_offset < deletion.low_watermark:
+            if replica is not None and replica.log.start_offset < said.low_watermark:
                 raise InvariantBroken(
                     "DP-16",
-                    f"{operation.topic}-{operation.partition}: {cluster.names.get(completion.node or 0)} says that "
-                    f"everything below {deletion.low_watermark} is deleted, and the log of {cluster.names[broker]} "
-                    f"begins at {replica.log.start_offset}",
+                    f"{said.topic}-{said.partition}: {said.by} says that everything below {said.low_watermark} is "
+                    f"deleted, and the log of {cluster.names[broker]} begins at {replica.log.start_offset}",
                 )
 
     def _alive_since(self, event: Event) -> frozenset[int]:

@@ -7,7 +7,8 @@ moment of the answer, and compares:
 
 * ListOffsets for a consumer: the latest offset is no lower than the high watermark (`listed_end.py` has that it is no
   higher), the earliest is the log's start; that of a time is the first record below the high watermark which is not
-  older, with its timestamp
+  older, with its timestamp. No offset at all is answered only if no committed record fits: the high watermark of a new
+  leader lags behind what its predecessor has shown, and it says OFFSET_NOT_AVAILABLE then (KIP-207)
 * OffsetForLeaderEpoch: no record of the epoch asked for, or an earlier one, is at or after the end that is answered,
   and no record of a later one before it
 
@@ -17,7 +18,7 @@ records no offset. What nobody asked for is not judged here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
@@ -59,16 +60,27 @@ class LookedUpOffsets(Rule):
         response, replicas = request.answer.response, node.broker.replicas
         if isinstance(request.body, ListOffsetsRequest) and isinstance(response, ListOffsetsResponse):
             if request.body.replica_id < 0:
-                _check_listed(process.name, replicas, request.body, response)
+                _check_listed(process.name, replicas, request.body, response, self._committed_end)
         elif isinstance(request.body, OffsetForLeaderEpochRequest):
             assert isinstance(response, OffsetForLeaderEpochResponse)
             _check_ends(process.name, replicas, request.body, response)
+
+    def _committed_end(self, replica: TopicPartitionReplica) -> int:
+        """Return up to where the records of the newest leader's log are committed, whatever it knows; else 0."""
+        log = self.cluster.watch(replica.topic, replica.topic_id, replica.partition).log
+        return log.end if replica.leader_epoch == log.newest_epoch else 0
 
 
 _JUDGED = (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH)
 
 
-def _check_listed(name: str, replicas: Replicas, asked: ListOffsetsRequest, told: ListOffsetsResponse) -> None:
+def _check_listed(
+    name: str,
+    replicas: Replicas,
+    asked: ListOffsetsRequest,
+    told: ListOffsetsResponse,
+    committed_end: Callable[[TopicPartitionReplica], int],
+) -> None:
     timestamps = {
         (topic.name, one.partition_index): one.timestamp for topic in asked.topics for one in topic.partitions
     }
@@ -77,18 +89,20 @@ def _check_listed(name: str, replicas: Replicas, asked: ListOffsetsRequest, told
             hosted = replicas.by_name(topic.name, one.partition_index)
             timestamp = timestamps.get((topic.name, one.partition_index))
             if hosted is not None and one.error_code == 0 and timestamp is not None:
-                _check_offset(name, hosted.replica, timestamp, one)
+                _check_offset(name, hosted.replica, timestamp, one, committed_end(hosted.replica))
 
 
 def _check_offset(
-    name: str, replica: TopicPartitionReplica, timestamp: int, told: ListOffsetsPartitionResponse
+    name: str, replica: TopicPartitionReplica, timestamp: int, told: ListOffsetsPartitionResponse, committed_end: int
 ) -> None:
     if timestamp == LATEST_TIMESTAMP:
         expected = (-1, max(replica.high_watermark, told.offset))
     elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         expected = (-1, replica.log.start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        expected = _first_from(replica, timestamp)
+        expected = _first_from(replica, timestamp, replica.high_watermark)
+        if (told.timestamp, told.offset) == expected == NOWHERE:
+            expected = _first_from(replica, timestamp, committed_end)
     else:
         return
     if (told.timestamp, told.offset) != expected:
@@ -96,18 +110,18 @@ def _check_offset(
             "DP-15",
             f"{name}: asked for the offset of time {timestamp} in {replica.topic}-{replica.partition}, it answers "
             f"offset {told.offset} of time {told.timestamp}; its log has offset {expected[1]} of time {expected[0]}, "
-            f"and what is committed ends at {replica.high_watermark}",
+            f"and what is committed ends at {max(replica.high_watermark, committed_end)}",
         )
 
 
-def _first_from(replica: TopicPartitionReplica, timestamp: int) -> tuple[int, int]:
-    """Return timestamp and offset of the first visible record that is not older; of the newest time for -3."""
+def _first_from(replica: TopicPartitionReplica, timestamp: int, end: int) -> tuple[int, int]:
+    """Return timestamp and offset of the first record below `end` that is not older; of the newest time for -3."""
     start = replica.log.start_offset
     records = [one for _, content in _batches(replica) for one in _times(content) if one[1] >= start]
     wanted = max((time for time, _ in records), default=-1) if timestamp == MAX_TIMESTAMP else timestamp
     if wanted < 0:
         return NOWHERE
-    return next((one for one in records if one[0] >= wanted and one[1] < replica.high_watermark), NOWHERE)
+    return next((one for one in records if one[0] >= wanted and one[1] < end), NOWHERE)
 
 
 def _check_ends(

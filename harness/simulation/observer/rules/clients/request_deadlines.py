@@ -7,6 +7,9 @@ the answer. Asserted when a broker answers. Legal: a node that was paused or bus
 took no turn meanwhile; a request that waited to be served, behind others or because the broker did not serve yet: its
 time begins with that (seeds 976285 and 976457 of worlds).
 
+A Produce or DeleteRecords waits at a leader only. When its leadership ends, the client is told at once where to go, and
+not after the timeout, by which it must take the write for lost. So a broker that answers REQUEST_TIMED_OUT leads.
+
 Source: rule 16; the timeouts of Fetch and DeleteRecords in Kafka's protocol.
 """
 
@@ -19,16 +22,21 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest
+from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from squall.nodes.protocol.messages.fetch import FetchRequest
+from squall.nodes.protocol.messages.produce import ProduceResponse
 from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.schema import Message
 
 GRACE: Final = 50_000
 """Microseconds."""
 NEVER: Final = 2**63 - 1
 _JUDGED = (ApiKey.FETCH, ApiKey.DELETE_RECORDS)
+_OF_LEADERS = (ApiKey.PRODUCE, ApiKey.DELETE_RECORDS)
 
 
 class RequestDeadlines(Rule):
@@ -51,6 +59,8 @@ class RequestDeadlines(Rule):
             self._serving[process.name] = process.now
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        if request.api_key in _OF_LEADERS and node.broker is not None and request.answer is not None:
+            _refuse_late_refusals(process.name, node.broker.replicas, request.answer.response)
         if request.api_key not in _JUDGED or node_of_quorum(node) is None:
             return
         wait_ms = _wait_ms(request)
@@ -67,6 +77,33 @@ class RequestDeadlines(Rule):
                 f"{process.name} answers {ApiKey(request.api_key).name} of {request.client_id} "
                 f"{(process.now - over) / MICROSECONDS:.3f} s after its time of {wait_ms} ms was over, and has taken a "
                 f"turn in between",
+            )
+
+
+def _refuse_late_refusals(name: str, replicas: Replicas, response: Message | None) -> None:
+    """Check that a write that has timed out here waited for a leader."""
+    if isinstance(response, ProduceResponse):
+        timed_out = [
+            (topic.name, one.index)
+            for topic in response.responses
+            for one in topic.partition_responses
+            if one.error_code == ErrorCode.REQUEST_TIMED_OUT
+        ]
+    elif isinstance(response, DeleteRecordsResponse):
+        timed_out = [
+            (topic.name, one.partition_index)
+            for topic in response.topics
+            for one in topic.partitions
+            if one.error_code == ErrorCode.REQUEST_TIMED_OUT
+        ]
+    else:
+        return
+    for topic, partition in timed_out:
+        hosted = replicas.by_name(topic, partition)
+        if hosted is None or not hosted.replica.is_leader:
+            raise InvariantBroken(
+                "DP-05",
+                f"{name} answers that a write of {topic}-{partition} has timed out, and does not lead it any more",
             )
 
 

@@ -9,6 +9,9 @@ registration of another incarnation:
 * it stopped cleanly, so did those that have started since, nothing was lost on that disk, and it knew that it was
   registered: no topic-partition counts the broker among those that had everything once.
 
+The proof is the broker epoch that a clean stop leaves on the disk (FD-03), asserted when a process has stopped cleanly:
+it is that of its registration; if it was not registered, that of the proof which it found; none, if it found none.
+
 Legal: an incarnation that died while it closed, which may have left its proof, or not; the first registration of a
 broker; a cluster without eligible leader replicas, where the last member stays in the ISR.
 """
@@ -22,8 +25,11 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.observer.state.observed_metadata import Reregistered
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.clean_shutdown import clean_epoch
+from squall.nodes.broker.hosting.config import NO_EPOCH
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.node import Node
+from squall.nodes.storage.checkpoints import CLEAN_SHUTDOWN
 
 
 @dataclass(slots=True)
@@ -31,7 +37,7 @@ class _Incarnation:
     """One incarnation of a broker: the process's number for it, the newest epoch it knew, and how it ended."""
 
     number: int
-    epoch: int = -1
+    epoch: int = NO_EPOCH
     end: str = ""
 
 
@@ -47,6 +53,10 @@ class RestartedBrokers(Rule):
         """By host and incarnation, how it ended."""
         self._losses: dict[str, int] = {}
         """By host, the newest incarnation after which its disk lost something."""
+        self._running: dict[str, _Incarnation] = {}
+        """By host, the running incarnation of its broker."""
+        self._proofs: dict[str, int] = {}
+        """By host, the epoch that its disk proves; nothing where it is not known."""
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         if node.broker is None:
@@ -54,11 +64,29 @@ class RestartedBrokers(Rule):
         lifecycle = node.broker.lifecycle
         seen = self._seen.setdefault(lifecycle.incarnation_id, _Incarnation(process.incarnation))
         seen.epoch = lifecycle.epoch
+        self._running[process.name] = seen
 
     def died(self, process: SimProcess) -> None:
         self._ends[process.name, process.incarnation] = process.how_it_ended
+        seen = self._running.pop(process.name, None)
+        found = self._proofs.pop(process.name, None)
+        if seen is None or not process.disk.keeps_promises or process.how_it_ended == "died while it closed":
+            return
+        if process.how_it_ended == "died":
+            self._proofs[process.name] = NO_EPOCH
+            return
+        content = process.disk.content(CLEAN_SHUTDOWN)
+        left = self._proofs[process.name] = clean_epoch(None if content is None else content.decode())
+        expected = found if seen.epoch == NO_EPOCH else seen.epoch
+        if expected is not None and left != expected:
+            raise InvariantBroken(
+                "EL-05",
+                f"{process.name} has stopped cleanly, and has left the proof of broker epoch {left}, instead of "
+                f"{expected}",
+            )
 
     def power_lost(self, name: str) -> None:
+        self._proofs.pop(name, None)
         self._losses[name] = self.cluster.processes[name].incarnation
 
     def _reregistered(self, broker: Reregistered, image: MetadataImage) -> None:

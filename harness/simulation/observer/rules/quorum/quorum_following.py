@@ -5,10 +5,10 @@ commits nothing, and clients that ask it do not look for another leader. Asserte
 followers pull:
 
 * in the turn in which it resigns, no majority of the voters, itself included, had asked it for records or a snapshot
-  within the fetch timeout, in its epoch and twice: the first fetch after a divergence proves nothing (seed 945014);
+  within the fetch timeout, and been served: not with an error, and not with a divergence, after which the voter
+  truncates its log and follows only then (seed 945014). What arrived on a connection that has ended is never served
+  (seeds 971046, 981706);
 * while it leads, a majority has sent it a fetch of any kind within one and a half times that, and half a second more.
-
-A voter has one fetch under way, so of two in one turn one came on a connection that has ended (seed 971046).
 
 Legal: a leader that stops, or has removed itself; a leader that was paused, which resigns in its first turn after,
 before it serves the fetches of that turn (seed 948035); a voter that was added since.
@@ -30,8 +30,9 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.messages.fetch import FetchRequest
-from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 from squall.nodes.raft.roles import Leader
@@ -52,18 +53,12 @@ class _Followed:
     timeout: int = 0
     heard: dict[int, int] = field(default_factory=dict)
     """By voter, its last fetch of whatever kind."""
-    followed: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By voter, its last fetch in the leader's epoch, and the one before."""
+    served: dict[int, int] = field(default_factory=dict)
+    """By voter, when its last fetch arrived that this leader has served."""
 
-    def hear(self, voter: int, epoch: int, now: int) -> None:
-        self.heard[voter] = now
-        if epoch == self.identity[1]:
-            last, before = self.followed.get(voter, (self.since, self.since))
-            self.followed[voter] = (now, before if last == now else last)
-
-    def majority_follows_since(self, leader: int) -> int | None:
-        """Return when a majority had last fetched and fetched again later; None if the leader alone is a majority."""
-        return self._majority(leader, {voter: before for voter, (_, before) in self.followed.items()})
+    def majority_served_at(self, leader: int) -> int | None:
+        """Return when a majority had last fetched and been served; None if the leader alone is a majority."""
+        return self._majority(leader, self.served)
 
     def majority_heard_at(self, leader: int) -> int | None:
         """Return when a majority, with the leader, had last fetched; None if the leader alone is a majority."""
@@ -94,6 +89,15 @@ class QuorumFollowing(Rule):
         self._resigned.clear()
         self._followed.pop(process.name, None)
 
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        followed = self._followed.get(process.name)
+        if followed is None or request.answer is None or request.answer.response is None:
+            return
+        if request.api_key in (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT) and _is_served(request.answer.response):
+            asked = _fetch(request.body)
+            if asked is not None and asked[1] == followed.identity[1]:
+                followed.served[asked[0]] = max(request.received_at, followed.served.get(asked[0], 0))
+
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         resigned, self._resigned = self._resigned, set()
         with_quorum = node_of_quorum(node)
@@ -105,9 +109,9 @@ class QuorumFollowing(Rule):
             return
         counts = number in with_quorum.raft.voters.ids
         if followed is not None and counts and (number, followed.identity[1]) in resigned:
-            followed_before = followed.majority_follows_since(number)
+            followed_before = followed.majority_served_at(number)
             self._count_by(process, followed, with_quorum)
-            self._check_resigned(process, followed, followed_before, followed.majority_follows_since(number))
+            self._check_resigned(process, followed, followed_before, followed.majority_served_at(number))
         if not leads:
             self._followed.pop(process.name, None)
             return
@@ -130,7 +134,7 @@ class QuorumFollowing(Rule):
         for message in requests_of(process, FETCHES):
             fetch = _fetch(message)
             if fetch is not None:
-                followed.hear(*fetch, process.now)
+                followed.heard[fetch[0]] = process.now
 
     def _check_resigned(self, process: SimProcess, followed: _Followed, *heard: int | None) -> None:
         """Check when a majority was heard, of the voters before this turn and after it."""
@@ -149,6 +153,16 @@ class QuorumFollowing(Rule):
                 f"{process.name} still leads quorum epoch {followed.identity[1]}, and for "
                 f"{(process.now - heard) / MICROSECONDS:.3f} s no majority of {list(followed.voters)} has fetched",
             )
+
+
+def _is_served(response: Message) -> bool:
+    """Return whether an answer to a fetch of the metadata log is neither an error nor a divergence."""
+    if isinstance(response, FetchSnapshotResponse):
+        parts = [part for topic in response.topics for part in topic.partitions]
+        return not response.error_code and not any(part.error_code for part in parts)
+    assert isinstance(response, FetchResponse)
+    data = [part for topic in response.responses for part in topic.partitions]
+    return not response.error_code and not any(one.error_code or one.diverging_epoch.epoch >= 0 for one in data)
 
 
 def _fetch(message: Message) -> tuple[int, int] | None:

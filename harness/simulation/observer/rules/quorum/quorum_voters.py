@@ -32,40 +32,53 @@ Voters = frozenset[int]
 class QuorumVoters(Rule):
     """See the module."""
 
-    events = ("voters",)
+    events = ("voters", "high_watermark")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._new: dict[int, list[tuple[int, Voters]]] = {}
-        """By node id, offset and voters of records whose turn is not examined yet."""
+        self._new: dict[int, list[tuple[int, Voters, int]]] = {}
+        """By node id, of records whose turn is not examined yet: offset, voters, and the high watermark at that moment,
+        as far as it has moved in the turn."""
+        self._committed: dict[int, int] = {}
+        """By node id, the high watermark to which it has moved in a turn that is not examined yet."""
         self._logged: dict[tuple[str, int], dict[int, Voters]] = {}
         """By host and incarnation, the voters by the offsets of their records, in the order of these."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._new.setdefault(int(fields["node"]), []).append((int(fields["offset"]), frozenset(fields["voters"])))
+        if name == "high_watermark":
+            if "topic" not in fields:
+                self._committed[int(fields["node"])] = int(fields["offset"])
+            return
+        node, offset = int(fields["node"]), int(fields["offset"])
+        written = (offset, frozenset(fields["voters"]), self._committed.get(node, 0))
+        self._new.setdefault(node, []).append(written)
 
     def died(self, process: SimProcess) -> None:
+        self._committed.clear()
         self._new = {node: one for node, one in self._new.items() if self.cluster.names[node] != process.name}
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         new = self._new.pop(turn.node.config.node_id, [])
+        self._committed.clear()
         place = (turn.process.name, turn.process.incarnation)
         if turn.reset is not None:
             self._logged.pop(place, None)
         logged = self._logged.setdefault(place, {})
         for offset in [offset for offset in logged if turn.cut is not None and offset >= turn.cut]:
             del logged[offset]
-        for offset, voters in new:
+        for offset, voters, committed in new:
             if logged:
-                self._check_change(turn, offset, voters, *next(reversed(logged.items())))
+                self._check_change(turn, offset, voters, *next(reversed(logged.items())), committed)
             logged[offset] = voters
         self._check_counted(turn, logged)
 
-    def _check_change(self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters) -> None:
+    def _check_change(
+        self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters, moved_to: int
+    ) -> None:
         role = turn.node.raft.role
         if not isinstance(role, Leader) or offset < role.epoch_start_offset or turn.before is None:
             return
-        committed, wrong = turn.before[1], ""
+        committed, wrong = max(turn.before[1], moved_to), ""
         if len(voters ^ before) > 1:
             wrong = f"which differ from {sorted(before)} by more than one"
         elif last >= committed:

@@ -1,4 +1,8 @@
-"""ELECT: a voter grants one vote in an epoch, through all its incarnations (QC-06, QC-08).
+"""ELECT: a voter grants one vote in an epoch, in all its incarnations (QC-06, QC-08), and refuses none without reason.
+
+A vote that is refused without a reason costs nothing while others grant theirs. With a voter down it is missed, and
+nobody is elected. A voter that knows no leader, and has not voted in the epoch, has one reason to refuse: its log has
+more than the candidate's, a record of a later epoch, or a later one of the same (QC-07).
 
 Source: KIP-595. Asserted in the turn in which the voter decides, for its vote for itself too. Legal: the same vote
 granted again to the same candidate, whose request was repeated.
@@ -9,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
+from squall.nodes.protocol.messages.vote import PartitionDataRequest, VoteRequest, VoteResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.roles import Prospective, Unattached
 
 
 class QuorumVotes(Rule):
@@ -28,6 +37,15 @@ class QuorumVotes(Rule):
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         self._votes.append((int(fields["node"]), int(fields["epoch"]), int(fields["candidate"])))
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        body, response = request.body, None if request.answer is None else request.answer.response
+        if not isinstance(body, VoteRequest) or not isinstance(response, VoteResponse) or response.error_code:
+            return
+        with_quorum = node_of_quorum(node)
+        for asked, told in zip(_of_partitions(body), _of_partitions(response), strict=False):
+            if with_quorum is not None and told.error_code == 0 and not told.vote_granted:
+                _refuse_refusal(process.name, with_quorum.raft, asked)
 
     def died(self, process: SimProcess) -> None:
         self._votes.clear()
@@ -45,3 +63,25 @@ class QuorumVotes(Rule):
                     f"{names[voter]} has voted twice in quorum epoch {epoch}, for {names[first]} and "
                     f"{names[candidate]}",
                 )
+
+
+def _of_partitions(message: Any) -> list[Any]:
+    return [one for topic in message.topics for one in topic.partitions]
+
+
+def _refuse_refusal(name: str, raft: RaftReplica, asked: PartitionDataRequest) -> None:
+    """Check that a voter which refuses a vote has, knows or has promised something that speaks against it."""
+    role, own = raft.role, (raft.log.last_epoch, raft.end_offset)
+    if (
+        not isinstance(role, Unattached | Prospective)
+        or role.epoch != asked.replica_epoch
+        or role.leader_id is not None
+    ):
+        return
+    if (role.voted is None or asked.pre_vote) and (asked.last_offset_epoch, asked.last_offset) >= own:
+        raise InvariantBroken(
+            "ELECT",
+            f"{name} refuses to vote for node {asked.replica_id} in quorum epoch {asked.replica_epoch}. It knows no "
+            f"leader, and its log is not ahead: it ends at {own[1]} in epoch {own[0]}, and the candidate's at "
+            f"{asked.last_offset} in epoch {asked.last_offset_epoch}",
+        )

@@ -5,6 +5,9 @@ point, below which the next process reads nothing again. If the claim is wrong, 
 shows it. So the claims are compared with the disk, whose simulation knows what a power loss could take:
 
 * after a turn that raised the durable offset of a log: all of the log's files below it are durable, content and name;
+* after each turn that touched a log: its durable offset is not above its end, so that what is appended next, in place
+  of what was truncated, is not taken for durable;
+* when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
 * when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
 
 Legal: a disk that lies, or was wiped; content that nobody calls durable, and content that is.
@@ -19,7 +22,9 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
 from squall.nodes.storage.errors import CorruptFile
 
@@ -33,18 +38,40 @@ class DurableClaims(Rule):
         super().__init__(cluster)
         self._claims: dict[tuple[str, str], int] = {}
         """By host and directory, the durable offset after the last turn that touched the log."""
+        self._snapshots: dict[str, SnapshotId] = {}
+        """By host, the newest snapshot that was looked at."""
 
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         log = turn.replica.log
-        self._look(turn.process, log.directory, log.durable_offset)
+        self._look(turn.process, log.directory, log.durable_offset, log.end_offset)
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         raft = turn.node.raft
-        self._look(turn.process, raft.config.directory, raft.log.durable_offset)
+        self._look(turn.process, raft.config.directory, raft.log.durable_offset, raft.end_offset)
 
-    def _look(self, process: SimProcess, directory: str, claim: int) -> None:
+    def metadata_touched(self, process: SimProcess, node: Node) -> None:
+        snapshots = node.raft.snapshots
+        latest = snapshots.latest
+        if latest is None or self._snapshots.get(process.name) == latest:
+            return
+        self._snapshots[process.name] = latest
+        path = snapshots.path(latest)
+        with process.disk.at_no_cost():
+            size = len(process.disk.content(path) or b"")
+        if process.disk.keeps_promises and process.disk.durable_bytes(path) < size:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{process.name} has a snapshot of the metadata up to offset {latest.end_offset}; of its {size} bytes "
+                f"{process.disk.durable_bytes(path)} survive a power loss",
+            )
+
+    def _look(self, process: SimProcess, directory: str, claim: int, end: int) -> None:
         before = self._claims.get((process.name, directory), 0)
         self._claims[process.name, directory] = claim
+        if claim > end:
+            raise InvariantBroken(
+                "DURABLE", f"{process.name} calls durable all of {directory} below offset {claim}, and it ends at {end}"
+            )
         if claim > before:
             _check(process, directory, claim, "calls durable")
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.records import FenceBrokerRecord, UnfenceBrokerRecord
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.workloads.core.operation import DELETE_RECORDS, OK, POLL, Completion, Event, Operation
 from tests.harness.simulation.observer.observed import TOPIC, Cluster
 
@@ -56,6 +66,34 @@ def test_a_response_before_every_replica_has_deleted_breaks_dp_16() -> None:
         InvariantBroken, match=r"^DP-16: events-0: b1 says that .* below 2 is deleted, .* b3 begins at 0"
     ):
         deletes(with_three(), 2, on=("b1", "b2"))
+
+
+def answers(cluster: Cluster, low_watermark: int, *, received_at: int = 50, error: int = 0) -> None:
+    """B1 gives this answer; nobody may ever hear it."""
+    told = DeleteRecordsPartitionResult(0, low_watermark, error)
+    request = ServerRequest(
+        int(ApiKey.DELETE_RECORDS), 2, DeleteRecordsRequest(), "client", "PLAINTEXT", 5, received_at
+    )
+    request.answer = Answer(response=DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(TOPIC, [told])]))
+    process = cluster.processes["b1"]
+    cluster.show("b1")
+    for rule in cluster.observer._rules.all:
+        if isinstance(rule, DeletedRecords):
+            rule.answered(process, process.node, request)  # type: ignore[arg-type]
+
+
+def test_the_answer_is_judged_when_it_is_given() -> None:
+    """It may be on its way for long, and the followers delete meanwhile."""
+    cluster = with_three()
+    cluster.delete_before(2)
+    cluster.raise_start("b2", 2)
+    answers(cluster, 0)
+    answers(cluster, -1, error=int(ErrorCode.REQUEST_TIMED_OUT))
+    answers(cluster, 2, received_at=0)  # all brokers became active after that
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-16: events-0: b1 says that .* below 2 is deleted, .* b3 begins at 0"
+    ):
+        answers(cluster, 2)
 
 
 def test_a_broker_that_was_unfenced_after_the_request_may_not_have_counted() -> None:

@@ -34,6 +34,7 @@ def returns(
 ) -> None:
     """B3 dies and comes back with records up to `end`."""
     process = cluster.processes["b3"]
+    process.leave_proof(2)
     process.up, process.how_it_ended = False, how_it_ended
     process.crashes_in_calls += within_a_turn
     cluster.observer.look(process)  # type: ignore[arg-type]

@@ -150,6 +150,7 @@ def test_a_producer_in_a_new_epoch_needs_no_earlier_batches() -> None:
 def test_a_log_that_was_truncated_below_a_snapshot_owes_nothing_to_it() -> None:
     host = rolled(3)
     host.end = 2
+    host.producers.restore(2)
     host.restart(restored=False)
     host.look(cut=2)
 
@@ -169,3 +170,25 @@ def test_a_disk_that_was_wiped_owes_no_snapshot() -> None:
     host.disk.wipe()
     host.restart(restored=False)
     host.look()
+
+
+# -- a truncation -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_dp_05_breaks_when_a_snapshot_is_left_above_the_logs_end(starts_again: bool) -> None:
+    host = rolled(3)
+    host.end = host.base = 2
+    if starts_again:
+        host.restart(restored=False)
+    with pytest.raises(InvariantBroken, match=r"^DP-05: events-0: b1 has a snapshot of producers at 3, .* ends at 2"):
+        host.look(cut=None if starts_again else 2)
+
+
+def test_a_snapshot_at_the_logs_end_may_stay() -> None:
+    host = rolled(3)
+    host.produce(1)
+    host.look()
+    host.end = 3
+    host.producers.restore(3)
+    host.look(cut=3)

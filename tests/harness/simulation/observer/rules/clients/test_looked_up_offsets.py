@@ -40,7 +40,7 @@ class Broker:
     Their times are 100, 110, 300, 200, 400 and 410. All but the last batch is committed.
     """
 
-    def __init__(self, start: int = 0) -> None:
+    def __init__(self, start: int = 0, *, high_watermark: int = 4, newest_epoch: int = 4) -> None:
         batches = [
             batch_at(base, epoch, *times)
             for base, epoch, times in ((0, 1, (100, 110)), (2, 3, (300, 200)), (4, 4, (400, 410)))
@@ -51,8 +51,17 @@ class Broker:
             return b"".join(batches[offset // 2 :])
 
         replica = SimpleNamespace(
-            topic="t", partition=0, log=log, read=read, end_offset=6, high_watermark=4, leader_epoch=4
+            topic="t",
+            topic_id=b"id",
+            partition=0,
+            log=log,
+            read=read,
+            end_offset=6,
+            high_watermark=high_watermark,
+            leader_epoch=4,
         )
+        seen = SimpleNamespace(log=SimpleNamespace(end=4, newest_epoch=newest_epoch))
+        self.cluster: Any = SimpleNamespace(watch=lambda topic, topic_id, partition: seen)
         hosted = SimpleNamespace(replica=replica)
         replicas = SimpleNamespace(by_name=lambda topic, number: hosted if number == 0 else None)
         self.node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
@@ -74,7 +83,7 @@ class Broker:
     def _answers(self, key: ApiKey, asked: Message, response: Message) -> None:
         request = ServerRequest(int(key), 4, asked, "client", "PLAINTEXT", 1, 0)
         request.answer = Answer(response=response)
-        LookedUpOffsets(None).answered(self.process, self.node, request)  # type: ignore[arg-type]
+        LookedUpOffsets(self.cluster).answered(self.process, self.node, request)
 
 
 def batch_at(base: int, epoch: int, *times: int) -> bytes:
@@ -107,6 +116,17 @@ def test_a_time_after_all_visible_records_has_no_offset() -> None:
     Broker().lists(LARGEST, -1, -1)
     with pytest.raises(InvariantBroken, match=r"answers offset 4 of time 400; its log has offset -1 .* ends at 4$"):
         Broker().lists(301, 400, 4)
+
+
+def test_a_new_leader_that_hides_what_its_predecessor_has_shown_breaks_dp_15() -> None:
+    """KIP-207: it has to answer OFFSET_NOT_AVAILABLE until its high watermark has caught up."""
+    with pytest.raises(InvariantBroken, match=r"answers offset -1 of time -1; its log has offset 2 of time 300, .* 4$"):
+        Broker(high_watermark=2).lists(200, -1, -1)
+    Broker(high_watermark=2).lists(200, -1, -1, error=int(ErrorCode.OFFSET_NOT_AVAILABLE))
+
+
+def test_a_leader_that_was_deposed_knows_of_no_later_commits() -> None:
+    Broker(high_watermark=2, newest_epoch=5).lists(200, -1, -1)
 
 
 def test_a_log_that_begins_within_a_batch_has_the_records_from_there_on() -> None:

@@ -9,10 +9,21 @@ import pytest
 
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchTopic
-from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 
@@ -87,3 +98,41 @@ def test_the_next_process_has_taken_no_turn_yet() -> None:
     watched = Watched(700)
     watched.rule.died(watched.process)
     watched.answers(900)
+
+
+# -- writes whose leader is another one ---------------------------------------------------------------------------
+
+
+def times_out(response: Message, key: ApiKey, *, leads: bool | None) -> None:
+    """A broker that leads t-0, follows, or has no replica of it (None) answers with this error."""
+    hosted = None if leads is None else SimpleNamespace(replica=SimpleNamespace(is_leader=leads))
+    watched = Watched()
+    watched.node.broker.replicas = SimpleNamespace(by_name=lambda topic, partition: hosted)
+    request = ServerRequest(int(key), 2, FetchRequest(), "client", "PLAINTEXT", 5, MS)
+    request.answer = Answer(response=response)
+    watched.rule.answered(watched.process, watched.node, request)
+
+
+def refusals(error: int) -> list[tuple[Message, ApiKey]]:
+    part = PartitionProduceResponse(0, int(error), -1, -1, -1)
+    deleted = DeleteRecordsPartitionResult(0, -1, int(error))
+    return [
+        (ProduceResponse([TopicProduceResponse("t", partition_responses=[part])]), ApiKey.PRODUCE),
+        (DeleteRecordsResponse(topics=[DeleteRecordsTopicResult("t", [deleted])]), ApiKey.DELETE_RECORDS),
+    ]
+
+
+@pytest.mark.parametrize("leads", [False, None])
+def test_a_write_that_times_out_where_nobody_leads_breaks_dp_05(leads: bool | None) -> None:
+    for response, key in refusals(ErrorCode.REQUEST_TIMED_OUT):
+        with pytest.raises(
+            InvariantBroken, match=r"^DP-05: b1 answers that a write of t-0 has timed out, and does not"
+        ):
+            times_out(response, key, leads=leads)
+
+
+def test_a_leader_may_time_out_and_anybody_may_refuse() -> None:
+    for response, key in refusals(ErrorCode.REQUEST_TIMED_OUT):
+        times_out(response, key, leads=True)
+    for response, key in refusals(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        times_out(response, key, leads=False)

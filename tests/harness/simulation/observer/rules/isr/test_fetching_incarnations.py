@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.records import RegisterBrokerRecord
 from tests.harness.simulation.observer.observed import Cluster, incarnation_id
 
+REPLICAS = (1, 2, 3)
+
 
 def fetches(cluster: Cluster, broker: int, epoch: int) -> None:
     """The leader b1 knows a follower by this broker epoch."""
+    cluster.replica("b1").state = SimpleNamespace(replicas=REPLICAS, min_insync_replicas=2)
     cluster.replica("b1").fetched_by[broker] = epoch
     cluster.show("b1")
 
@@ -25,6 +30,13 @@ def test_a_fetch_without_a_registration_that_is_known_breaks_is_08(epoch: int) -
         InvariantBroken, match=rf"^IS-08: events-0: .* b1, broker 3 fetches with the broker epoch {epoch},"
     ):
         fetches(Cluster(), broker=3, epoch=epoch)
+
+
+def test_a_follower_that_is_no_replica_any_more_breaks_is_08() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^IS-08: events-0: its leader b1 knows broker 4 as a follower, .* are \[1, 2, 3\]"
+    ):
+        fetches(Cluster(), broker=4, epoch=2)
 
 
 def test_a_follower_may_fetch_by_its_earlier_registration() -> None:

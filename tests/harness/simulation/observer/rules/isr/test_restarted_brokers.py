@@ -20,9 +20,10 @@ def eligible(*, kept: bool = True) -> Cluster:
     return cluster
 
 
-def ends(cluster: Cluster, how: str, name: str = "b3") -> None:
-    """An incarnation ends, and the next one starts."""
+def ends(cluster: Cluster, how: str, name: str = "b3", *, proof: int = 2) -> None:
+    """An incarnation ends, and the next one starts; the first one of b3 had the broker epoch 2."""
     process = cluster.processes[name]
+    process.leave_proof(proof)
     process.up, process.how_it_ended = False, how
     cluster.observer.look(process)  # type: ignore[arg-type]
     process.up, process.incarnation = True, process.incarnation + 1
@@ -95,3 +96,41 @@ def test_without_eligible_leader_replicas_the_last_member_stays_in_the_isr() -> 
     cluster.change(isr=[3], leader=3)
     ends(cluster, "died")
     registers(cluster, leader=-1)
+
+
+# -- the proof of a clean stop ------------------------------------------------------------------------------------
+
+
+def stops_with(cluster: Cluster, epoch: int, how: str = "stopped") -> None:
+    """The incarnation of b3 ends, and leaves the proof of this broker epoch."""
+    cluster.show("b3")
+    ends(cluster, how, proof=epoch)
+
+
+def test_a_clean_stop_proves_the_epoch_of_the_registration() -> None:
+    stops_with(Cluster(), 2)
+    with pytest.raises(InvariantBroken, match=r"^EL-05: b3 has stopped cleanly, .* broker epoch 1, instead of 2$"):
+        stops_with(Cluster(), 1)
+
+
+def test_one_that_was_not_registered_proves_what_its_disk_proved_before() -> None:
+    cluster = Cluster()
+    stops_with(cluster, 2)
+    stops_with(cluster, 2)
+    with pytest.raises(InvariantBroken, match=r"^EL-05: b3 has stopped cleanly, .* broker epoch -1, instead of 2$"):
+        stops_with(cluster, -1)
+
+
+def test_after_a_death_nothing_is_proved_until_it_registers() -> None:
+    cluster = Cluster()
+    stops_with(cluster, 2, "died")
+    stops_with(cluster, -1)
+    with pytest.raises(InvariantBroken, match=r"^EL-05: .* broker epoch 2, instead of -1$"):
+        stops_with(cluster, 2)
+
+
+def test_one_that_died_while_it_closed_may_have_left_its_proof_or_not() -> None:
+    for left in (-1, 2):
+        cluster = Cluster()
+        stops_with(cluster, 2, "died while it closed")
+        stops_with(cluster, left)

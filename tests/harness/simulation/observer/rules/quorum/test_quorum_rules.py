@@ -10,9 +10,20 @@ import pytest
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
+from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.rule import QuorumTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.vote import (
+    PartitionDataRequest,
+    PartitionDataResponse,
+    TopicDataRequest,
+    TopicDataResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Candidate, Leader, Unattached
@@ -229,6 +240,16 @@ def test_a_change_waits_for_the_one_before() -> None:
         written.writes(11, 1, 3)
 
 
+def test_what_is_committed_in_the_same_turn_before_the_change_counts() -> None:
+    """Seed 981750 of worlds: a fetch committed the change before, and the next one was waiting for that."""
+    written = Written(9)
+    written.writes(10, 1, 2, 3)
+    written.rule.traced("high_watermark", {"node": 1, "epoch": EPOCH, "offset": 11})
+    written.writes(11, 1, 3)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* \[1, 3\] before, at offset 11, are not committed"):
+        written.writes(12, 3)
+
+
 def test_a_truncation_restores_the_voters_before() -> None:
     written = Written(9)
     written.writes(10, 1, 2, 3)
@@ -244,3 +265,51 @@ def test_a_follower_takes_what_it_is_sent() -> None:
     written = Written(0)
     written.quorum.nodes[1].raft.role = Unattached(EPOCH, None, 0)
     written.writes(9, 2, 3)
+
+
+# -- votes that are refused ---------------------------------------------------------------------------------------
+
+
+def refuses(
+    role: Any, end: tuple[int, int], *, epoch: int = EPOCH, pre_vote: bool = False, granted: bool = False
+) -> None:
+    """A voter whose log ends at 10, in epoch 4, answers a candidate whose log ends so: last epoch, end offset."""
+    asked = PartitionDataRequest(
+        replica_epoch=epoch, replica_id=2, last_offset_epoch=end[0], last_offset=end[1], pre_vote=pre_vote
+    )
+    told = PartitionDataResponse(leader_id=-1, leader_epoch=epoch, vote_granted=granted)
+    request = ServerRequest(
+        int(ApiKey.VOTE), 2, VoteRequest(topics=[TopicDataRequest("m", [asked])]), "node-2", "CONTROLLER", 5, 0
+    )
+    request.answer = Answer(response=VoteResponse(topics=[TopicDataResponse("m", [told])]))
+    raft = SimpleNamespace(role=role, log=SimpleNamespace(last_epoch=4), end_offset=10)
+    QuorumVotes(ObservedCluster()).answered(
+        SimpleNamespace(name="c1"),  # type: ignore[arg-type]
+        SimpleNamespace(raft=raft),  # type: ignore[arg-type]
+        request,
+    )
+
+
+@pytest.mark.parametrize("end", [(4, 10), (4, 11), (5, 3)])
+def test_a_vote_refused_without_a_reason_breaks_elect(end: tuple[int, int]) -> None:
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 refuses to vote for node 2 in quorum epoch 5\."):
+        refuses(Unattached(EPOCH, None, 0), end)
+    with pytest.raises(InvariantBroken, match=r"^ELECT"):
+        refuses(Unattached(EPOCH, ReplicaKey(3), 0), end, pre_vote=True)
+    refuses(Unattached(EPOCH, None, 0), end, granted=True)
+
+
+@pytest.mark.parametrize(
+    ("role", "end"),
+    [
+        (Unattached(EPOCH, None, 0), (4, 9)),
+        (Unattached(EPOCH, None, 0), (3, 40)),
+        (Unattached(EPOCH, ReplicaKey(3), 0), (4, 10)),
+        (Unattached(EPOCH, None, 0, leader_id=3), (4, 10)),
+        (Unattached(EPOCH + 1, None, 0), (4, 10)),
+        (Candidate(EPOCH, ReplicaKey(1), 0, 0, {}, {}), (4, 10)),
+    ],
+    ids=["longer log", "later epoch", "has voted", "knows a leader", "epoch is over", "stands itself"],
+)
+def test_a_voter_may_refuse_for_what_it_has_promised_or_knows(role: Any, end: tuple[int, int]) -> None:
+    refuses(role, end)

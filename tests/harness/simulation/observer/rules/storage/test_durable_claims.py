@@ -36,8 +36,8 @@ class Host:
         if name:
             self.disk.sync_directory("t-0")
 
-    def claims(self, offset: int) -> None:
-        log = SimpleNamespace(directory="t-0", durable_offset=offset)
+    def claims(self, offset: int, end: int = 9) -> None:
+        log = SimpleNamespace(directory="t-0", durable_offset=offset, end_offset=end)
         turn: Any = SimpleNamespace(process=self.process, replica=SimpleNamespace(log=log))
         self.rule.replica_examined(turn, 0)
 
@@ -52,6 +52,15 @@ def test_a_claim_beyond_what_is_durable_breaks_durable(offset: int) -> None:
         InvariantBroken, match=rf"^DURABLE: b1 calls durable all of t-0 below offset {offset}; .* begins at 4,"
     ):
         Host().claims(offset)
+
+
+def test_a_claim_that_outlives_a_truncation_breaks_durable() -> None:
+    host = Host()
+    host.claims(4, end=4)
+    with pytest.raises(
+        InvariantBroken, match=r"^DURABLE: b1 calls durable all of t-0 below offset 4, and it ends at 3"
+    ):
+        host.claims(4, end=3)
 
 
 def test_what_lies_above_the_claim_need_not_be_durable() -> None:
@@ -96,3 +105,27 @@ def test_a_disk_that_lies_breaks_its_own_promise() -> None:
     host.disk.disturb("lie", Disturbance(frozenset({"fsync"}), lie=True))
     host.sync(SECOND)
     host.claims(8)
+
+
+SNAPSHOT = "m/00000000000000000042-0000000003.checkpoint"
+
+
+def has_snapshot(host: Host, end: int = 42) -> None:
+    """The newest snapshot of the metadata ends at this offset."""
+    snapshots = SimpleNamespace(latest=SimpleNamespace(end_offset=end), path=lambda latest: SNAPSHOT)
+    host.rule.metadata_touched(host.process, SimpleNamespace(raft=SimpleNamespace(snapshots=snapshots)))  # type: ignore[arg-type]
+
+
+def test_a_snapshot_that_a_power_loss_could_take_breaks_durable() -> None:
+    host = Host()
+    host.write(SNAPSHOT, bytes(700))
+    with pytest.raises(InvariantBroken, match=r"a snapshot .* up to offset 42; of its 700 bytes 0 survive"):
+        has_snapshot(host)
+
+
+def test_a_snapshot_that_was_synced_with_its_name_is_durable() -> None:
+    host = Host()
+    host.write(SNAPSHOT, bytes(700))
+    host.disk.open(SNAPSHOT).sync()
+    host.disk.sync_directory("m")
+    has_snapshot(host)

@@ -1,0 +1,1 @@
+"""Rules about one node alone: what it owes to its host, and what it tells of itself."""

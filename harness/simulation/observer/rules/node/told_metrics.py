@@ -1,0 +1,232 @@
+"""METRIC: what a node says of itself by its metrics is what it has done, and what the cluster is.
+
+Operators act by metrics, and nothing else that a node does depends on them: a counter that misses a path, or a gauge
+with a wrong condition, shows nowhere. So the observer counts what it sees of each process, and compares at the end,
+when all topic-partitions are whole and nobody asks:
+
+* requests answered, by API; connections accepted, by listener; topic-partitions of produce requests, and those refused;
+  topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent;
+* topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
+* brokers, topics and topic-partitions as the controllers count them; one of these is active.
+
+Legal: an answer that was made for a connection which had ended, and that nobody saw. So what is sent may be more than
+what was seen, unless no connection has ended. A produce request that fails while it waits was not refused.
+
+Source: docs/metrics.md (KIP-1131, CL-18). Asserted at the end of a run, on nodes of a quorum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, is_of_quorum, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.broker import Broker
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.base import BaseNode
+from squall.nodes.node.metrics import metric_names as names
+from squall.nodes.node.metrics.collector import Collector
+from squall.nodes.node.metrics.metric_names import Metric
+from squall.nodes.node.metrics.samples import Labels
+from squall.nodes.node.node import Node
+from squall.nodes.node.timings import api_name
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.messages.produce import ProduceResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+
+WHILE_IT_WAITED = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Errors with which a produce request may end that was not refused."""
+RUNNING = 3
+Told = dict[tuple[Metric, Labels], float]
+Finding = tuple[str, float, float, float]
+"""What is counted, its value by the metrics, and the least and the most that it may be."""
+ANY = float("inf")
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a process was seen to do in one incarnation."""
+
+    incarnation: int
+    answered: Counter[str] = field(default_factory=Counter)
+    opened: Counter[str] = field(default_factory=Counter)
+    closed: int = 0
+    produces: int = 0
+    refused: int = 0
+    failed: int = 0
+    """Topic-partitions of produce requests that were refused, or failed while they waited."""
+    fetches: int = 0
+    refused_fetches: int = 0
+    to_consumers: int = 0
+    to_followers: int = 0
+
+
+class ToldMetrics(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._done: dict[str, _Done] = {}
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        is_first = self._done.get(process.name) is None or self._done[process.name].incarnation != process.incarnation
+        done = self._of(process)
+        if is_first:
+            done.answered += _answered_unseen(node)
+        for method, arguments in process.last_inputs:
+            if arguments[0] > 0 and method.__name__ == "opened":
+                done.opened[str(arguments[1])] += 1
+            elif arguments[0] > 0 and method.__name__ == "closed":
+                done.closed += 1
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        answer = request.answer
+        if answer is None or answer.close:
+            return
+        done = self._of(process)
+        done.answered[api_name(request.api_key)] += 1
+        if isinstance(answer.response, ProduceResponse):
+            _count_produced(done, answer.response)
+        elif isinstance(answer.response, FetchResponse) and not is_of_quorum(request.body):
+            _count_fetched(done, request, answer.response)
+
+    def at_end(self) -> None:
+        newest = self.cluster.images.newest_image
+        nodes = {name: node_of_quorum(process.node) for name, process in self.cluster.processes.items()}
+        told = {name: _collected(node, self.cluster.processes[name].now) for name, node in nodes.items() if node}
+        for name, node in nodes.items():
+            if node is None or newest is None:
+                continue
+            findings = list(_of_requests(told[name], self._of(self.cluster.processes[name])))
+            if node.broker is not None:
+                findings += _of_topic_partitions(told[name], node.broker, node.config.node_id)
+            if node.controller is not None and node.controller.committed.last_offset == newest.last_offset:
+                findings += _of_the_cluster(told[name], newest)
+            for what, value, least, most in findings:
+                _check(name, what, value, least, most)
+        active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node and node.controller]
+        if active:
+            _check("the controllers together", "active controllers", sum(active), 1, 1)
+
+    def _of(self, process: SimProcess) -> _Done:
+        done = self._done.get(process.name)
+        if done is None or done.incarnation != process.incarnation:
+            done = self._done[process.name] = _Done(process.incarnation)
+        return done
+
+
+def _answered_unseen(node: BaseNode) -> Counter[str]:
+    """Return what a node has answered in its first turn, before anybody looked."""
+    found: Counter[str] = Counter()
+    for plane in (node.control_times, node.data_times):
+        for api_key, times in plane.by_api.items():
+            found[api_name(api_key)] += times.count
+    return found
+
+
+def _collected(node: Node, now: int) -> Told:
+    collector = Collector(node, _NoClock(), now, 0)
+    samples = [sample for sample in collector.collect(now, 0) if sample is not None]
+    return {(one.metric, one.labels): one.value for one in samples if not one.suffix}
+
+
+class _NoClock:
+    """Ages are not looked at."""
+
+    def now_ms(self) -> int:
+        return 0
+
+
+def _count_produced(done: _Done, response: ProduceResponse) -> None:
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            done.produces += 1
+            done.failed += one.error_code != 0
+            done.refused += one.error_code != 0 and one.error_code not in WHILE_IT_WAITED
+
+
+def _count_fetched(done: _Done, request: ServerRequest, response: FetchResponse) -> None:
+    assert isinstance(request.body, FetchRequest)
+    parts = [part for topic in response.responses for part in topic.partitions]
+    size = sum(len(part.records or b"") for part in parts)
+    if is_of_follower(request.body):
+        done.to_followers += size
+        return
+    done.fetches += len(parts)
+    done.to_consumers += size
+    done.refused_fetches += sum(part.error_code != 0 for part in parts)
+
+
+def _of_requests(told: Told, done: _Done) -> Iterator[Finding]:
+    answered: Counter[str] = Counter()
+    opened: Counter[str] = Counter()
+    for (metric, labels), value in told.items():
+        if metric is names.REQUESTS:
+            answered[dict(labels)["request"]] += int(value)
+        elif metric is names.CONNECTIONS_OPENED:
+            opened[dict(labels)["listener"]] += int(value)
+    for api in answered.keys() | done.answered.keys():
+        yield f"answered requests of {api}", answered[api], done.answered[api], done.answered[api]
+    for listener in opened.keys() | done.opened.keys():
+        yield f"connections to {listener}", opened[listener], done.opened[listener], done.opened[listener]
+    if (names.PRODUCES, ()) not in told:
+        return
+    unseen = ANY if done.closed else 0
+    for metric, least, most in (
+        (names.PRODUCES, done.produces, done.produces),
+        (names.FAILED_PRODUCES, done.refused, done.failed),
+        (names.BYTES_OUT, done.to_consumers, done.to_consumers),
+        (names.REPLICATION_OUT, done.to_followers, done.to_followers),
+        (names.FETCHES, done.fetches, ANY),
+        (names.FAILED_FETCHES, done.refused_fetches, done.refused_fetches),
+    ):
+        yield metric.name, told[metric, ()], least, most + unseen
+
+
+def _of_topic_partitions(told: Told, broker: Broker, number: int) -> Iterator[Finding]:
+    hosted = led = lacking = leaderless = 0
+    for topic in broker.image.topics.values():
+        for one in topic.of_broker(number):
+            found = topic.partitions[one]
+            hosted += 1
+            leaderless += found.leader < 0
+            led += found.leader == number
+            lacking += found.leader == number and bool(set(found.replicas) - set(found.isr) - set(found.adding))
+    for metric, expected in (
+        (names.BROKER_STATE, RUNNING),
+        (names.PARTITION_COUNT, hosted),
+        (names.LEADER_COUNT, led),
+        (names.UNDER_REPLICATED, lacking),
+        (names.OFFLINE_REPLICAS, leaderless),
+    ):
+        yield metric.name, told[metric, ()], expected, expected
+
+
+def _of_the_cluster(told: Told, image: MetadataImage) -> Iterator[Finding]:
+    registered = list(image.brokers.values())
+    partitions = [found for _, _, found in image.all_partitions()]
+    for metric, expected in (
+        (names.FENCED_BROKERS, sum(one.fenced for one in registered)),
+        (names.ACTIVE_BROKERS, sum(not one.fenced for one in registered)),
+        (names.TOPICS, len(image.topics)),
+        (names.PARTITIONS, len(partitions)),
+        (names.OFFLINE_PARTITIONS, sum(one.leader < 0 for one in partitions)),
+        (names.IMBALANCED_PARTITIONS, sum(one.leader != one.replicas[0] for one in partitions)),
+    ):
+        yield metric.name, told[metric, ()], expected, expected
+
+
+def _check(who: str, what: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        expected = f"{least:g}" if least == most else f"{least:g} or more" if most == ANY else f"{least:g} to {most:g}"
+        raise InvariantBroken("METRIC", f"{what}: {who} says {value:g}, and it is {expected}")

@@ -1,0 +1,49 @@
+"""ORDER as the observer asserts it: requests of one connection are handled in the order in which they were sent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchRequest
+from squall.nodes.protocol.requests.session import ServerRequest
+
+
+class Broker:
+    """A broker with these requests under way, as (connection, when their handling began or 0)."""
+
+    def __init__(self, *waiting: tuple[int, int]) -> None:
+        self.waiting = [
+            SimpleNamespace(
+                connection=SimpleNamespace(id=connection),
+                began_at=began_at,
+                request=ServerRequest(
+                    int(ApiKey.FETCH), 12, FetchRequest(), "client", "PLAINTEXT", connection, 0, number
+                ),
+            )
+            for number, (connection, began_at) in enumerate(waiting)
+        ]
+        self.node: Any = SimpleNamespace(connections=SimpleNamespace(unanswered=lambda: iter(self.waiting)))
+
+    def answers(self, number: int) -> None:
+        process: Any = SimpleNamespace(name="b1")
+        RequestOrder(None).answered(process, self.node, self.waiting[number].request)  # type: ignore[arg-type]
+
+
+def test_a_request_that_is_handled_before_an_earlier_one_breaks_order() -> None:
+    with pytest.raises(InvariantBroken, match=r"^ORDER: b1 answers FETCH of client, correlation id 1, and has not"):
+        Broker((5, 0), (5, 7)).answers(1)
+
+
+def test_an_earlier_one_may_have_been_handled_and_wait() -> None:
+    """A fetch that is parked; the responses still leave in the order of the requests."""
+    Broker((5, 3), (5, 0)).answers(1)
+
+
+def test_later_ones_and_those_of_other_connections_may_wait_to_be_handled() -> None:
+    Broker((4, 0), (5, 3), (5, 0)).answers(1)
