@@ -307,6 +307,10 @@ class Connections:
             for inbound in connection.in_flight
         )
 
+    def memory_of(self, channel: RequestChannel) -> int:
+        """Bytes that the open connections of a channel make the node hold: what its budget should count."""
+        return sum(connection.memory for connection in self._open.values() if connection.channel is channel)
+
     def unanswered(self) -> Iterator[Inbound]:
         """Return the requests without an answer, of all connections that are open."""
         for connection in self._open.values():

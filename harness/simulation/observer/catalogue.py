@@ -37,6 +37,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
@@ -118,6 +119,7 @@ RULES: tuple[type[Rule], ...] = (
     CalmCluster,
     BalancedLeaders,
     PacedCluster,
+    CountedMemory,
     DueWork,
     ToldMetrics,
     AnsweredRequests,

@@ -50,6 +50,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
@@ -86,7 +87,7 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.node.channels import Connection, RequestChannel
+from squall.nodes.node.channels import Connection, Connections, RequestChannel
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -404,6 +405,19 @@ def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
             topic.fetch_failures = 0
 
     monkeypatch.setattr(Fetch, "_count", counted)
+
+
+def gives_no_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that ends with answers that have not left goes on counting."""
+    closed = Connections.closed
+
+    def kept(self: Connections, identity: int) -> Connection | None:
+        connection = closed(self, identity)
+        if connection is not None:
+            connection.channel.budget.used += connection.unsent
+        return connection
+
+    monkeypatch.setattr(Connections, "closed", kept)
 
 
 def names_no_time_while_it_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -987,6 +1001,14 @@ PROOFS: tuple[Proof, ...] = (
         seed=5,
     ),
     Proof(
+        RequestOrder,
+        "ORDER",
+        serves_held_requests_in_reverse,
+        "worlds",
+        "test_request_order::test_later_ones_and_those_of_other_connections_may_wait_to_be_handled",
+        seed=1,
+    ),
+    Proof(
         FinalLogs,
         "ACK",
         a_segment_is_lost,
@@ -1042,11 +1064,11 @@ PROOFS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
-        RequestOrder,
-        "ORDER",
-        serves_held_requests_in_reverse,
+        CountedMemory,
+        "BUDGET",
+        gives_no_memory_back,
         "worlds",
-        "test_request_order::test_later_ones_and_those_of_other_connections_may_wait_to_be_handled",
+        "test_counted_memory::test_what_is_held_counts_until_its_connection_ends",
         seed=1,
     ),
     Proof(

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.follower_append import check_append
+from squall.harness.simulation.observer.rules.follower_append import FollowerAppend, check_append
 from squall.harness.simulation.observer.rules.truncated_epochs import check_truncation
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken, SeenReplica
-from tests.harness.simulation.observer.observed import HandMadeLog, HandMadeReplica, batch
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from tests.harness.simulation.observer.observed import TOPIC_ID, Cluster, HandMadeLog, HandMadeReplica, batch
 
 
 def replica(broker: int, epoch: int, *batches: bytes, leads: bool = False) -> Any:
@@ -50,6 +59,54 @@ def test_without_a_leader_of_the_same_epoch_there_is_nothing_to_compare_with() -
     follower = replica(2, 2, OLD, MORE)
     for leader in (None, replica(1, 3, OLD, NEW, leads=True), replica(1, 2, OLD, NEW)):
         check_append("events-0", "b2", follower, seen_in(2, newest=(1, 1)), leader)
+
+
+# -- DP-06: the high watermark that comes with records -----------------------------------------------------------------
+
+
+def told(cluster: Cluster, high_watermark: int, *records: bytes) -> None:
+    """The leader b1 answers a fetch of b2 with records and this high watermark."""
+    part = PartitionData(0, high_watermark=high_watermark, records=b"".join(records))
+    request = ServerRequest(
+        int(ApiKey.FETCH), 17, FetchRequest(replica_state=ReplicaState(2)), "node-2", "PLAINTEXT", 5, 0
+    )
+    request.answer = Answer(
+        response=FetchResponse(responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])])
+    )
+    process = cluster.processes["b1"]
+    for rule in cluster.observer._rules.all:
+        if isinstance(rule, FollowerAppend):
+            rule.answered(process, process.node, request)  # type: ignore[arg-type]
+
+
+def test_a_follower_that_leaves_the_high_watermark_behind_breaks_dp_06() -> None:
+    cluster = Cluster()
+    cluster.append(0, 10, "b1")
+    told(cluster, 1, batch(0, 0, 10))
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-06: events-0: b2 has appended up to 1, was told the high watermark 1 .* has 0"
+    ):
+        cluster.append(0, 10, "b2")
+
+
+def test_a_follower_takes_it_as_far_as_its_log_reaches() -> None:
+    cluster = Cluster()
+    cluster.append(0, 10, "b1")
+    told(cluster, 9, batch(0, 0, 10))
+    cluster.replica("b2").high_watermark = 1
+    cluster.append(0, 10, "b2")
+
+
+def test_what_a_follower_was_told_before_it_died_says_nothing() -> None:
+    """It begins with the high watermark of its checkpoint."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1")
+    told(cluster, 1, batch(0, 0, 10))
+    process = cluster.processes["b2"]
+    process.up = False
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    process.up, process.incarnation = True, 2
+    cluster.append(0, 10, "b2")
 
 
 def test_a_log_that_was_cut_and_still_claims_the_epoch_breaks_dp_13() -> None:

@@ -7,6 +7,9 @@ the answer. Asserted when a broker answers. Legal: a node that was paused or bus
 took no turn meanwhile; a request that waited to be served, behind others or because the broker did not serve yet: its
 time begins with that (seeds 976285 and 976457 of worlds).
 
+A Produce waits for the high watermark, and is answered in the turn in which that has passed its records, whatever has
+moved it; so it had not passed them when the turn before was over.
+
 A Produce or DeleteRecords waits at a leader only. When its leadership ends, the client is told at once where to go, and
 not after the timeout, by which it must take the write for lost. So a broker that answers REQUEST_TIMED_OUT leads.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from squall.harness.simulation.observer.rules.rule import Rule, is_of_quorum, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule, is_of_quorum, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -29,8 +32,10 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.protocol.messages.produce import ProduceResponse
+from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
+from squall.nodes.replication.replica import TopicPartitionReplica
 
 GRACE: Final = 50_000
 """Microseconds."""
@@ -48,10 +53,17 @@ class RequestDeadlines(Rule):
         """By process, the time of its last turn that is over."""
         self._serving: dict[str, int] = {}
         """By process, the time of its first turn as a broker that serves requests."""
+        self._committed: dict[tuple[str, str, int], int] = {}
+        """By process, topic and partition, the high watermark after the last turn that touched the replica."""
 
     def died(self, process: SimProcess) -> None:
         self._turns.pop(process.name, None)
         self._serving.pop(process.name, None)
+        self._committed = {place: one for place, one in self._committed.items() if place[0] != process.name}
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        replica = turn.replica
+        self._committed[turn.process.name, replica.topic, replica.partition] = replica.high_watermark
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         self._turns[process.name] = process.now
@@ -61,6 +73,7 @@ class RequestDeadlines(Rule):
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key in _OF_LEADERS and node.broker is not None and request.answer is not None:
             _refuse_late_refusals(process.name, node.broker.replicas, request.answer.response)
+            self._refuse_late_acknowledgement(process, node, node.broker.replicas, request)
         if request.api_key not in _JUDGED or node_of_quorum(node) is None:
             return
         wait_ms = _wait_ms(request)
@@ -77,6 +90,27 @@ class RequestDeadlines(Rule):
                 f"{process.name} answers {ApiKey(request.api_key).name} of {request.client_id} "
                 f"{(process.now - over) / MICROSECONDS:.3f} s after its time of {wait_ms} ms was over, and has taken a "
                 f"turn in between",
+            )
+
+    def _refuse_late_acknowledgement(
+        self, process: SimProcess, node: BaseNode, replicas: Replicas, request: ServerRequest
+    ) -> None:
+        """Check that what acknowledges these records was not known since an earlier turn."""
+        response = None if request.answer is None else request.answer.response
+        before, began = self._turns.get(process.name), _began(node, request)
+        if not isinstance(response, ProduceResponse) or before is None or not 0 < began < before:
+            return
+        parts = [(topic.name, one) for topic in response.responses for one in topic.partition_responses]
+        if len(parts) != 1 or parts[0][1].error_code:
+            return
+        topic, one = parts[0]
+        hosted = replicas.by_name(topic, one.index)
+        committed = self._committed.get((process.name, topic, one.index), 0)
+        if hosted is not None and one.base_offset < committed and _end_at(hosted.replica, one.base_offset) <= committed:
+            raise InvariantBroken(
+                "DP-05",
+                f"{process.name} acknowledges records at offset {one.base_offset} of {topic}-{one.index}, and its high "
+                f"watermark was {committed} already when its last turn was over",
             )
 
 
@@ -107,9 +141,20 @@ def _refuse_late_refusals(name: str, replicas: Replicas, response: Message | Non
             )
 
 
+def _end_at(replica: TopicPartitionReplica, offset: int) -> int:
+    """Return the offset after the batch that holds an offset."""
+    content = replica.read(offset, 1, replica.end_offset, at_least_one=True)
+    return BatchHeader.read(content).next_offset if len(content) else offset
+
+
+def _began(node: BaseNode, request: ServerRequest) -> int:
+    """Return when a request began to be served; 0 if that is just now."""
+    return next((one.began_at for one in node.connections.unanswered() if one.request is request), 0)
+
+
 def _waited(node: BaseNode, request: ServerRequest) -> int:
     """Return how long a request had waited to be served, in microseconds, if it is not being served just now."""
-    begun = next((one.began_at for one in node.connections.unanswered() if one.request is request), 0)
+    begun = _began(node, request)
     return begun - request.received_at if begun else NEVER
 
 

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, is_of_quorum, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, is_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
@@ -79,6 +79,8 @@ class ToldMetrics(Rule):
         self._done: dict[str, _Done] = {}
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
+        if not isinstance(node, Node):
+            return
         is_first = self._done.get(process.name) is None or self._done[process.name].incarnation != process.incarnation
         done = self._of(process)
         if is_first:
@@ -91,7 +93,7 @@ class ToldMetrics(Rule):
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer = request.answer
-        if answer is None or answer.close:
+        if answer is None or answer.close or not isinstance(node, Node):
             return
         done = self._of(process)
         done.answered[api_name(request.api_key)] += 1
@@ -102,19 +104,20 @@ class ToldMetrics(Rule):
 
     def at_end(self) -> None:
         newest = self.cluster.images.newest_image
-        nodes = {name: node_of_quorum(process.node) for name, process in self.cluster.processes.items()}
-        told = {name: _collected(node, self.cluster.processes[name].now) for name, node in nodes.items() if node}
+        processes = self.cluster.processes
+        nodes = {name: one.node for name, one in processes.items() if isinstance(one.node, Node)}
+        told = {name: _collected(node, processes[name].now) for name, node in nodes.items()}
         for name, node in nodes.items():
-            if node is None or newest is None:
+            if newest is None:
                 continue
-            findings = list(_of_requests(told[name], self._of(self.cluster.processes[name])))
+            findings = list(_of_requests(told[name], self._of(processes[name])))
             if node.broker is not None:
                 findings += _of_topic_partitions(told[name], node.broker, node.config.node_id)
             if node.controller is not None and node.controller.committed.last_offset == newest.last_offset:
                 findings += _of_the_cluster(told[name], newest)
             for what, value, least, most in findings:
                 _check(name, what, value, least, most)
-        active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node and node.controller]
+        active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node.controller]
         if active:
             _check("the controllers together", "active controllers", sum(active), 1, 1)
 

@@ -9,6 +9,7 @@ Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction
 
 * in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
   a record of the leader's epoch;
+* when a leader says that voters were added or removed: the last record of voters in its log is committed;
 * in each turn that moves a replica: its voters are those of the last record of voters below its log's end.
 
 Legal: the first voters that a log has; a log that begins after a snapshot, whose voters precede all records; another
@@ -20,10 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterResponse
+from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.roles import Leader
 
 Voters = frozenset[int]
@@ -46,12 +51,25 @@ class QuorumVoters(Rule):
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "high_watermark":
-            if "topic" not in fields:
+            if "offset" in fields and "topic" not in fields:
                 self._committed[int(fields["node"])] = int(fields["offset"])
             return
         node, offset = int(fields["node"]), int(fields["offset"])
         written = (offset, frozenset(fields["voters"]), self._committed.get(node, 0))
         self._new.setdefault(node, []).append(written)
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        with_quorum, response = node_of_quorum(node), None if request.answer is None else request.answer.response
+        if with_quorum is None or not isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
+            return
+        logged = self._logged.get((process.name, process.incarnation), {})
+        newest, committed = max(logged, default=-1), with_quorum.raft.high_watermark
+        if response.error_code == 0 and newest >= committed:
+            raise InvariantBroken(
+                "VOTERS",
+                f"{process.name} says that the voters were changed; their record at offset {newest} is not committed, "
+                f"only what is below {committed}",
+            )
 
     def died(self, process: SimProcess) -> None:
         self._committed.clear()

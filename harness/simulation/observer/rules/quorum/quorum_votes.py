@@ -2,7 +2,8 @@
 
 A vote that is refused without a reason costs nothing while others grant theirs. With a voter down it is missed, and
 nobody is elected. A voter that knows no leader, and has not voted in the epoch, has one reason to refuse: its log has
-more than the candidate's, a record of a later epoch, or a later one of the same (QC-07).
+more than the candidate's, a record of a later epoch, or a later one of the same (QC-07). A leader grants no pre-vote:
+who asks for one would be elected, and end an epoch that nothing is wrong with (KIP-996).
 
 Source: KIP-595. Asserted in the turn in which the voter decides, for its vote for itself too. Legal: the same vote
 granted again to the same candidate, whose request was repeated.
@@ -22,7 +23,7 @@ from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages.vote import PartitionDataRequest, VoteRequest, VoteResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.roles import Prospective, Unattached
+from squall.nodes.raft.roles import Leader, Prospective, Unattached
 
 
 class QuorumVotes(Rule):
@@ -44,8 +45,16 @@ class QuorumVotes(Rule):
             return
         with_quorum = node_of_quorum(node)
         for asked, told in zip(_of_partitions(body), _of_partitions(response), strict=False):
-            if with_quorum is not None and told.error_code == 0 and not told.vote_granted:
+            if with_quorum is None or told.error_code:
+                continue
+            if not told.vote_granted:
                 _refuse_refusal(process.name, with_quorum.raft, asked)
+            elif asked.pre_vote and isinstance(with_quorum.raft.role, Leader):
+                raise InvariantBroken(
+                    "ELECT",
+                    f"{process.name} leads quorum epoch {with_quorum.raft.epoch}, and grants a pre-vote to node "
+                    f"{asked.replica_id}",
+                )
 
     def died(self, process: SimProcess) -> None:
         self._votes.clear()

@@ -20,9 +20,11 @@ from squall.nodes.protocol.messages.delete_records import (
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchTopic
 from squall.nodes.protocol.messages.produce import (
     PartitionProduceResponse,
+    ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
@@ -136,3 +138,38 @@ def test_a_leader_may_time_out_and_anybody_may_refuse() -> None:
         times_out(response, key, leads=True)
     for response, key in refusals(ErrorCode.NOT_LEADER_OR_FOLLOWER):
         times_out(response, key, leads=False)
+
+
+def acknowledges(committed: int, *, began_at: int = 1, offset: int = 4, known_at: int = 100) -> None:
+    """B1 acknowledges two records from `offset` on, of a produce that it began to serve then, in milliseconds.
+
+    Its high watermark was `committed` when the turn at `known_at` was over, the last one.
+    """
+    content = bytearray(build_batch([Record(value=b"v"), Record(value=b"w")], timestamp=1))
+    content[:8] = offset.to_bytes(8, "big")
+    replica: Any = SimpleNamespace(
+        topic="t", partition=0, high_watermark=committed, is_leader=True, end_offset=offset + 2,
+        read=lambda at, size, upper, at_least_one: memoryview(content),
+    )  # fmt: skip
+    watched = Watched(known_at)
+    watched.node.broker.replicas = SimpleNamespace(by_name=lambda topic, partition: SimpleNamespace(replica=replica))
+    watched.rule.replica_examined(SimpleNamespace(process=watched.process, replica=replica), 0)  # type: ignore[arg-type]
+    part = PartitionProduceResponse(0, 0, offset, -1, 0)
+    request = ServerRequest(int(ApiKey.PRODUCE), 9, ProduceRequest(), "client", "PLAINTEXT", 5, MS)
+    request.answer = Answer(response=ProduceResponse([TopicProduceResponse("t", partition_responses=[part])]))
+    watched.waiting = [SimpleNamespace(request=request, began_at=began_at * MS)]
+    watched.process.now = 200 * MS
+    watched.rule.answered(watched.process, watched.node, request)
+
+
+def test_an_acknowledgement_that_was_due_since_an_earlier_turn_breaks_dp_05() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-05: b1 acknowledges records at offset 4 of t-0, and its high watermark was 6"
+    ):
+        acknowledges(6)
+
+
+def test_what_was_not_all_committed_before_this_turn_is_acknowledged_in_time() -> None:
+    acknowledges(5)
+    acknowledges(6, began_at=150)  # it came after that turn
+    acknowledges(6, began_at=0)  # it comes just now

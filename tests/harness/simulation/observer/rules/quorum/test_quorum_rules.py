@@ -14,7 +14,9 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.rule import QuorumTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from squall.nodes.protocol.messages.vote import (
     PartitionDataRequest,
     PartitionDataResponse,
@@ -267,6 +269,24 @@ def test_a_follower_takes_what_it_is_sent() -> None:
     written.writes(9, 2, 3)
 
 
+def says_changed(written: Written, committed: int, error: int = 0) -> None:
+    """C1, which knows that all below `committed` is, answers somebody who adds a voter."""
+    request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 0, AddRaftVoterRequest(), "admin", "CONTROLLER", 5, 0)
+    request.answer = Answer(response=AddRaftVoterResponse(error_code=error))
+    node = written.quorum.nodes[1]
+    node.raft.high_watermark = committed
+    written.rule.answered(written.quorum.processes[1], node, request)  # type: ignore[arg-type]
+
+
+def test_who_says_that_voters_were_changed_has_committed_their_record() -> None:
+    written = Written(9)
+    written.writes(10, 1, 2, 3)
+    says_changed(written, 11)
+    says_changed(written, 10, error=int(ErrorCode.REQUEST_TIMED_OUT))
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 says .* at offset 10 is not committed, .* below 10$"):
+        says_changed(written, 10)
+
+
 # -- votes that are refused ---------------------------------------------------------------------------------------
 
 
@@ -282,7 +302,7 @@ def refuses(
         int(ApiKey.VOTE), 2, VoteRequest(topics=[TopicDataRequest("m", [asked])]), "node-2", "CONTROLLER", 5, 0
     )
     request.answer = Answer(response=VoteResponse(topics=[TopicDataResponse("m", [told])]))
-    raft = SimpleNamespace(role=role, log=SimpleNamespace(last_epoch=4), end_offset=10)
+    raft = SimpleNamespace(role=role, epoch=EPOCH, log=SimpleNamespace(last_epoch=4), end_offset=10)
     QuorumVotes(ObservedCluster()).answered(
         SimpleNamespace(name="c1"),  # type: ignore[arg-type]
         SimpleNamespace(raft=raft),  # type: ignore[arg-type]
@@ -297,6 +317,15 @@ def test_a_vote_refused_without_a_reason_breaks_elect(end: tuple[int, int]) -> N
     with pytest.raises(InvariantBroken, match=r"^ELECT"):
         refuses(Unattached(EPOCH, ReplicaKey(3), 0), end, pre_vote=True)
     refuses(Unattached(EPOCH, None, 0), end, granted=True)
+
+
+def test_a_leader_that_grants_a_pre_vote_breaks_elect() -> None:
+    """KIP-996: nothing is wrong with its epoch, which an election would end."""
+    leader = Leader(EPOCH, leader_id=1, epoch_start_offset=8, since=0, majority=2, others={})
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 leads quorum epoch 5, and grants a pre-vote to node 2$"):
+        refuses(leader, (4, 10), pre_vote=True, granted=True)
+    refuses(leader, (4, 10), pre_vote=True)
+    refuses(Unattached(EPOCH, None, 0), (4, 10), pre_vote=True, granted=True)
 
 
 @pytest.mark.parametrize(
