@@ -7,7 +7,8 @@ seen for the first time, a change of epochs in between, no leader now.
 
 With the records comes the leader's high watermark, and the follower takes it as far as its log now reaches (rule 12).
 One that takes it before it appends lags behind by a fetch, and consumers that read from it wait for nothing. Legal: a
-follower that has come to another end than that of the records it was sent, or was restarted.
+follower that has come to another end than that of the records it was sent, or was restarted; records that were sent
+twice, with the lesser of the two high watermarks (seed 983509 of worlds).
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ class FollowerAppend(Rule):
                 if not records or one.error_code or hosted is None:
                     self._told.pop(key, None)
                     continue
-                ends = [header.next_offset for header, _ in iterate_batches(records, torn_tail=True)]
-                self._told[key] = (max(ends, default=-1), one.high_watermark, hosted.replica.leader_epoch)
+                end = max((header.next_offset for header, _ in iterate_batches(records, torn_tail=True)), default=-1)
+                epoch, (before, known, known_epoch) = hosted.replica.leader_epoch, self._told.get(key, (-1, 0, -1))
+                is_again = (before, known_epoch) == (end, epoch)
+                self._told[key] = (end, min(known, one.high_watermark) if is_again else one.high_watermark, epoch)
 
     def appended(self, turn: ReplicaTurn) -> None:
         self._check_high_watermark(turn)

@@ -91,9 +91,18 @@ def test_a_follower_that_leaves_the_high_watermark_behind_breaks_dp_06() -> None
 
 def test_a_follower_takes_it_as_far_as_its_log_reaches() -> None:
     cluster = Cluster()
-    cluster.append(0, 10, "b1")
+    cluster.append(0, 10, "b1", "b3")
     told(cluster, 9, batch(0, 0, 10))
     cluster.replica("b2").high_watermark = 1
+    cluster.append(0, 10, "b2")
+
+
+def test_records_that_were_sent_twice_came_with_either_high_watermark() -> None:
+    """Seed 983509 of worlds: a second fetch followed before the answer to the first one had arrived."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1")
+    told(cluster, 0, batch(0, 0, 10))
+    told(cluster, 1, batch(0, 0, 10))
     cluster.append(0, 10, "b2")
 
 
