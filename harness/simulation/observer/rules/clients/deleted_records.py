@@ -72,8 +72,9 @@ class DeletedRecords(Rule):
         response = None if request.answer is None else request.answer.response
         if not isinstance(response, DeleteRecordsResponse) or node.broker is None:
             return
-        active = self._active_since.get(process.name, {})
-        alive = frozenset(one for one, since in active.items() if since < request.received_at)
+        before = self._active_since.get(process.name, {})
+        now = [one.id for one in node.broker.image.brokers.values() if one.active]  # some may go in this turn
+        alive = frozenset(one for one in now if before.get(one, process.now) < request.received_at)
         for topic in response.topics:
             for one in topic.partitions:
                 if one.error_code == 0:
