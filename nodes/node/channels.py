@@ -307,6 +307,11 @@ class Connections:
             for inbound in connection.in_flight
         )
 
+    def in_flight(self, identity: int) -> Sequence[Inbound]:
+        """Return the requests of a connection whose responses have not left, oldest first; none if it is not open."""
+        connection = self._open.get(identity)
+        return () if connection is None else connection.in_flight
+
     def memory_of(self, channel: RequestChannel) -> int:
         """Bytes that the open connections of a channel make the node hold: what its budget should count."""
         return sum(connection.memory for connection in self._open.values() if connection.channel is channel)

@@ -149,7 +149,7 @@ def _end_at(replica: TopicPartitionReplica, offset: int) -> int:
 
 def _began(node: BaseNode, request: ServerRequest) -> int:
     """Return when a request began to be served; 0 if that is just now."""
-    return next((one.began_at for one in node.connections.unanswered() if one.request is request), 0)
+    return next((one.began_at for one in node.connections.in_flight(request.connection) if one.request is request), 0)
 
 
 def _waited(node: BaseNode, request: ServerRequest) -> int:

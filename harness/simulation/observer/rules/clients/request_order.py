@@ -21,12 +21,10 @@ class RequestOrder(Rule):
     """See the module."""
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
-        for inbound in node.connections.unanswered():
-            if inbound.connection.id != request.connection:
-                continue
+        for inbound in node.connections.in_flight(request.connection):
             if inbound.request is request:
                 return
-            if not inbound.began_at:
+            if not inbound.began_at and not inbound.answered:
                 raise InvariantBroken(
                     "ORDER",
                     f"{process.name} answers {ApiKey(request.api_key).name} of {request.client_id}, correlation id "

@@ -39,7 +39,8 @@ class Watched:
         self.rule = RequestDeadlines(None)  # type: ignore[arg-type]
         self.waiting: list[Any] = []
         self.node: Any = SimpleNamespace(
-            broker=SimpleNamespace(is_serving=serves), connections=SimpleNamespace(unanswered=lambda: self.waiting)
+            broker=SimpleNamespace(is_serving=serves),
+            connections=SimpleNamespace(in_flight=lambda connection: self.waiting),
         )
         self.process: Any = SimpleNamespace(name="b1", now=0)
         self.take_turns(0, *turns)

@@ -20,15 +20,18 @@ class Broker:
     def __init__(self, *waiting: tuple[int, int]) -> None:
         self.waiting = [
             SimpleNamespace(
-                connection=SimpleNamespace(id=connection),
                 began_at=began_at,
+                answered=False,
                 request=ServerRequest(
                     int(ApiKey.FETCH), 12, FetchRequest(), "client", "PLAINTEXT", connection, 0, number
                 ),
             )
             for number, (connection, began_at) in enumerate(waiting)
         ]
-        self.node: Any = SimpleNamespace(connections=SimpleNamespace(unanswered=lambda: iter(self.waiting)))
+        connections = SimpleNamespace(
+            in_flight=lambda connection: [one for one in self.waiting if one.request.connection == connection]
+        )
+        self.node: Any = SimpleNamespace(connections=connections)
 
     def answers(self, number: int) -> None:
         process: Any = SimpleNamespace(name="b1")
