@@ -65,6 +65,8 @@ class FollowerAppend(Rule):
         told = self._told.get((replica.broker, replica.topic_id, replica.partition))
         if told is None or replica.is_leader or told[0] != replica.end_offset or told[2] != replica.leader_epoch:
             return
+        if turn.seen.leader_epoch != replica.leader_epoch:  # seen for the first time in this life (seed 983165)
+            return
         if replica.high_watermark < min(told[1], replica.end_offset):
             raise InvariantBroken(
                 "DP-06",
