@@ -36,11 +36,13 @@ QuorumPosition = tuple[int, int, bool, int]
 """End, high watermark, whether it leads, epoch."""
 
 
+_WITHOUT_QUORUM = frozenset((ZooKeeperNode, MemoryController, MemoryBroker))
+
+
 def node_of_quorum(node: BaseNode | None) -> Node | None:
     """Return a node with a replica of the metadata log, None for any other."""
-    if isinstance(node, ZooKeeperNode | MemoryController | MemoryBroker):
-        return None
-    return cast("Node | None", node)
+    # By exact type: this runs several times in each turn, and isinstance is slow with abstract classes.
+    return None if node is None or type(node) in _WITHOUT_QUORUM else cast("Node", node)
 
 
 def requests_of(process: SimProcess, keys: Sequence[bytes]) -> Iterator[Message]:
