@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid 462bac045a54b258eb65468ab6f16335
+    17 valid 2362b737a078e01010fd4415a3a37beb
 """
 
 from __future__ import annotations

@@ -34,9 +34,11 @@ def test_it_is_answered_under_faults_and_harms_nothing(monkeypatch: pytest.Monke
     judged: list[int] = []
     check = looked_up_offsets._check_offset
 
-    def counted(name: str, replica: TopicPartitionReplica, time: int, told: ListOffsetsPartitionResponse) -> None:
+    def counted(
+        name: str, replica: TopicPartitionReplica, time: int, told: ListOffsetsPartitionResponse, committed_end: int
+    ) -> None:
         judged.append(time)
-        check(name, replica, time, told)
+        check(name, replica, time, told, committed_end)
 
     monkeypatch.setattr(looked_up_offsets, "_check_offset", counted)
     result, (questions,) = asked_in(monkeypatch, 3, 1.0)

@@ -39,4 +39,4 @@ def test_a_world_with_it_changes_voters_time_after_time() -> None:
     """Seed 5009 is one whose voters are in the metadata log, and change."""
     result = simulate(find_scenario("worlds", SUITES)[0], 5009)
     assert result.verdict == "valid", result.problem
-    assert result.counts["changes of the voters"] >= 8
+    assert result.counts["changes of the voters"] >= 5
