@@ -31,7 +31,9 @@ def draw_voter_changes(seed: object, controllers: tuple[str, ...], load: float) 
     at = rng.uniform(0.3, 2.0)
     while at < load - 5.0:
         removed = rng.choice((*controllers, ACTIVE))
-        drawn.append(_fault(rng, at, log_uniform(rng, 0.05, 2.0), REMOVE_VOTER, controllers, removed))
+        out, host = round(log_uniform(rng, 0.05, 2.0), 6), (rng.choice(controllers),)
+        words: dict[str, object] = {"fault": REMOVE_VOTER, "target": removed}
+        drawn.append(SwarmFault(round(at, 6), REMOVE_VOTER, host, out, rng.random(), words))
         if rng.random() < 0.7:
             begin = max(0.1, at + rng.uniform(-0.2, 0.1))
             drawn.append(_beside(rng, begin, log_uniform(rng, 0.05, 2.0), controllers))
@@ -40,7 +42,7 @@ def draw_voter_changes(seed: object, controllers: tuple[str, ...], load: float) 
 
 
 def _beside(rng: Random, at: float, length: float, controllers: tuple[str, ...]) -> SwarmFault:
-    """Draw a fault that keeps a leader from committing: nobody's fetches arrive, or the leader stops."""
+    """Draw a fault that keeps a leader from committing: no fetch arrives, or a controller stops."""
     if rng.random() < 0.5:
         everyone = ", ".join(controllers)
         words: dict[str, object] = {
@@ -51,8 +53,3 @@ def _beside(rng: Random, at: float, length: float, controllers: tuple[str, ...])
     host = (rng.choice(controllers),)
     words = draw_words(f"{stop}-controller", host, rng, (), controllers)
     return SwarmFault(round(at, 6), f"{stop}-controller", host, round(length, 6), rng.random(), words)
-
-
-def _fault(rng: Random, at: float, length: float, kind: str, controllers: tuple[str, ...], target: str) -> SwarmFault:
-    words: dict[str, object] = {"fault": kind, "target": target}
-    return SwarmFault(round(at, 6), kind, (rng.choice(controllers),), round(length, 6), rng.random(), words)

@@ -1,13 +1,19 @@
 """MD-03: a node applies only metadata that its own replica of the metadata log knows to be committed (rule 30).
 
-Source: KIP-631. Asserted in each turn that touches the quorum or an image. Legal: an image behind the high watermark.
+At the end each broker hosts what its metadata give it, and nothing else: a replica that was moved away while the broker
+was down would stay, and answer.
+
+Source: KIP-631. Asserted in each turn that touches the quorum or an image, and at the end of a run. Legal: an image
+behind the high watermark.
 """
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.node import Node
 
 
@@ -25,3 +31,22 @@ class AppliedMetadata(Rule):
                     f"{process.name} ({role}) has applied metadata up to {image.last_offset}, only what is below "
                     f"{high_watermark} is known to be committed",
                 )
+
+    def at_end(self) -> None:
+        for process in self.cluster.processes.values():
+            node = node_of_quorum(process.node)
+            if node is not None and node.broker is not None:
+                _check_hosted(process.name, node.broker.image, node.config.node_id, node.broker.replicas)
+
+
+def _check_hosted(name: str, image: MetadataImage, broker: int, replicas: Replicas) -> None:
+    given = {(topic.id, number): topic.name for topic in image.topics.values() for number in topic.of_broker(broker)}
+    hosted = {(one.topic_id, one.partition): one.topic for one in replicas.all() if not one.removed}
+    for topic_id, number in given.keys() ^ hosted.keys():
+        is_hosted = (topic_id, number) in hosted
+        topic = hosted[topic_id, number] if is_hosted else given[topic_id, number]
+        raise InvariantBroken(
+            "MD-03",
+            f"after healing {name} {'hosts' if is_hosted else 'does not host'} {topic}-{number}, and its metadata up "
+            f"to offset {image.last_offset} {'give it to other brokers' if is_hosted else 'say that it has a replica'}",
+        )

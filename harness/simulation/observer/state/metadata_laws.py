@@ -34,6 +34,7 @@ from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     NO_LEADER,
     RECOVERING,
+    TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -45,9 +46,6 @@ from squall.nodes.metadata.records import (
     UnregisterBrokerRecord,
 )
 from squall.nodes.protocol.schema import Message
-
-TOPIC_SETTINGS = 2
-"""The type of a topic among the resources that have settings."""
 
 
 class MetadataLaws:
@@ -114,7 +112,7 @@ class MetadataLaws:
         self._check_unregistered()
         removed, self._removed = self._removed, {}
         for name, offset in removed.items():
-            left = self._image.configs.get((TOPIC_SETTINGS, name))
+            left = self._image.configs.get((TOPIC_RESOURCE, name))
             if left and name not in self._image.topic_ids:
                 raise InvariantBroken(
                     "MD-08", f"topic {name} is removed at offset {offset}, and its settings are still {dict(left)}"

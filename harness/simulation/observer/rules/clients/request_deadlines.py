@@ -116,29 +116,26 @@ class RequestDeadlines(Rule):
 
 def _refuse_late_refusals(name: str, replicas: Replicas, response: Message | None) -> None:
     """Check that a write that has timed out here waited for a leader."""
-    if isinstance(response, ProduceResponse):
-        timed_out = [
-            (topic.name, one.index)
-            for topic in response.responses
-            for one in topic.partition_responses
-            if one.error_code == ErrorCode.REQUEST_TIMED_OUT
-        ]
-    elif isinstance(response, DeleteRecordsResponse):
-        timed_out = [
-            (topic.name, one.partition_index)
-            for topic in response.topics
-            for one in topic.partitions
-            if one.error_code == ErrorCode.REQUEST_TIMED_OUT
-        ]
-    else:
-        return
-    for topic, partition in timed_out:
+    for topic, partition, error in _parts(response):
+        if error != ErrorCode.REQUEST_TIMED_OUT:
+            continue
         hosted = replicas.by_name(topic, partition)
         if hosted is None or not hosted.replica.is_leader:
             raise InvariantBroken(
                 "DP-05",
                 f"{name} answers that a write of {topic}-{partition} has timed out, and does not lead it any more",
             )
+
+
+def _parts(response: Message | None) -> list[tuple[str, int, int]]:
+    """Return topic, partition and error of each part of an answer to a write."""
+    if isinstance(response, ProduceResponse):
+        produced = [(topic.name, topic.partition_responses) for topic in response.responses]
+        return [(name, one.index, one.error_code) for name, parts in produced for one in parts]
+    if isinstance(response, DeleteRecordsResponse):
+        deleted = [(topic.name, topic.partitions) for topic in response.topics]
+        return [(name, one.partition_index, one.error_code) for name, parts in deleted for one in parts]
+    return []
 
 
 def _end_at(replica: TopicPartitionReplica, offset: int) -> int:

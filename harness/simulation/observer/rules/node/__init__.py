@@ -1,1 +1,1 @@
-"""Rules about one node alone: what it owes to its host, and what it tells of itself."""
+"""Rules about one node alone: when it acts, what it counts, and what its metrics say."""

@@ -71,7 +71,7 @@ def test_a_response_before_every_replica_has_deleted_breaks_dp_16() -> None:
 
 
 def answers(cluster: Cluster, low_watermark: int, *, received_at: int = 50, error: int = 0, looks: bool = True) -> None:
-    """B1 gives this answer; nobody may ever hear it."""
+    """B1 gives this answer, which need not arrive anywhere."""
     told = DeleteRecordsPartitionResult(0, low_watermark, error)
     request = ServerRequest(
         int(ApiKey.DELETE_RECORDS), 2, DeleteRecordsRequest(), "client", "PLAINTEXT", 5, received_at
