@@ -1,8 +1,8 @@
 """Name administrative write requests for the trace: equal requests have equal names.
 
 A broker traces `admin_sent` each time it forwards one, the active controller `admin_write` for each for which it writes
-records. Client id and correlation id identify the same request in both events, and show whether a request was carried
-out twice (MD-09).
+records. Client id, correlation id and controller identify the same request in both events, and show whether a request
+was carried out twice (MD-09).
 """
 
 from __future__ import annotations

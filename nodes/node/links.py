@@ -198,6 +198,7 @@ class Links:
                     "admin_sent",
                     client=self._client_id,
                     correlation=link.session.next_id,
+                    controller=link.node,
                     asked=asked_of(request.message),
                     request=waiting.number,
                 )

@@ -22,9 +22,9 @@ Per topic-partition, a response may be
 A new leader epoch ends every pause: that of the topic-partition, and that of the whole fetcher after a failure, since
 the newly elected leader was alive a moment ago.
 
-A response counts only for its request: if a replica has been removed, added again or has moved meanwhile, its part of
-the response is dropped (mutant `stale-fetch-appended` appends the part beyond the log's end). The broker calls `add` on
-every new leader epoch, even of the same leader (rule 9).
+A response counts for its request, and for a later one that asked for the same. If a replica has been removed, added
+again or has moved meanwhile, its part of the response is dropped (mutant `stale-fetch-appended` appends the part beyond
+the log's end). The broker calls `add` on every new leader epoch, even of the same leader (rule 9).
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ class ReplicaFetcher:
         number = self._asked_count
         for key in named:
             followed = self._followed[key]
-            self._asked[key] = _Asked(followed, followed.replica.fetch_position(), number)
+            position = followed.replica.fetch_position()
+            self._asked[key] = _Asked(followed, position, self._request_since(key, followed, position, number))
         self._under_way += 1
         self._added = False
         request = self._request(named, forgotten)
@@ -236,6 +237,17 @@ class ReplicaFetcher:
             self._answered(now, session, number, response)
 
         self.requests.append(OutboundRequest(ToBroker(self.leader), request, self._config.request_timeout, complete))
+
+    def _request_since(self, key: _Key, followed: _Followed, position: FetchPosition, number: int) -> int:
+        """Return the first request whose answer counts for this position: an earlier one, if it asked for the same.
+
+        A follower names a topic-partition again when only its log start has moved. What the leader tells in its answer
+        to the request before, it does not tell again.
+        """
+        before = self._asked.get(key)
+        if before is None or before.followed is not followed or _place(before.position) != _place(position):
+            return number
+        return before.request
 
     def _ask_for_all(self) -> None:
         """Request everything, since there is no session; first what has not moved, which has waited longest."""
@@ -313,12 +325,7 @@ class ReplicaFetcher:
             return replica.end_offset >= asked.offset
         if self._followed.get(key) is not one.followed or key in self._unwanted:
             return False
-        here = replica.fetch_position()
-        return (here.offset, here.last_fetched_epoch, here.leader_epoch) == (
-            asked.offset,
-            asked.last_fetched_epoch,
-            asked.leader_epoch,
-        )
+        return _place(replica.fetch_position()) == _place(asked)
 
     def _take(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         replica = one.followed.replica
@@ -401,6 +408,11 @@ class ReplicaFetcher:
         else:
             self._list_offset(key, one, EARLIEST_TIMESTAMP)
         self._note_move(replica, high_watermark)
+
+
+def _place(position: FetchPosition) -> tuple[int, int, int]:
+    """What the records of an answer depend on."""
+    return position.offset, position.last_fetched_epoch, position.leader_epoch
 
 
 def _beyond(records: Buffer, end_offset: int) -> Buffer:

@@ -9,6 +9,10 @@ So requests are tracked from the broker that sends them (`admin_sent`, with the 
 its attempts) to the controller that writes records for them (`admin_write`, with the offset of the first). Committed
 records of one request at two places break the rule. It is legal to repeat a write that was lost with its controller,
 and a client may send two requests for the same thing.
+
+The correlation id names an attempt only among those to one controller in one incarnation of the broker. If a broker
+that has started again uses the id of an attempt for the same thing that is not known to be over, a write can belong to
+either, and is not tracked.
 """
 
 from __future__ import annotations
@@ -28,6 +32,15 @@ class Request(NamedTuple):
     asked: str
 
 
+class Attempt(NamedTuple):
+    """What a controller knows of a request that was sent to it."""
+
+    client: str
+    correlation: int
+    controller: int
+    asked: str
+
+
 class Written(NamedTuple):
     """The place where a controller has written the first record of a request."""
 
@@ -42,7 +55,9 @@ class ObservedWrites:
     def __init__(self) -> None:
         self.committed = 0
         """Number of writes that were tracked from their request to their commit."""
-        self._sent: dict[tuple[str, int], Request] = {}
+        self._sent: dict[Attempt, Request | None] = {}
+        """The request of each attempt; None if it can be one of two."""
+        self._carried_out: set[Attempt] = set()
         self._written: list[Written] = []
         self._done: dict[Request, int] = {}
 
@@ -51,13 +66,23 @@ class ObservedWrites:
         for event, fields in traced:
             if event not in ("admin_sent", "admin_write"):
                 continue
-            attempt = (fields["client"], fields["correlation"])
             if event == "admin_sent":
-                self._sent[attempt] = Request(name, incarnation, fields["request"], fields["asked"])
-                continue
-            request = self._sent.get(attempt)
-            if request is not None and request.asked == fields["asked"]:  # the others come directly from clients
-                self._written.append(Written(request, fields["offset"], fields["epoch"]))
+                attempt = _attempt(fields, fields["controller"])
+                self._send(attempt, Request(name, incarnation, fields["request"], fields["asked"]))
+            else:
+                self._write(_attempt(fields, fields["node"]), fields["offset"], fields["epoch"])
+
+    def _send(self, attempt: Attempt, request: Request) -> None:
+        earlier = self._sent.get(attempt, request)
+        either = earlier != request and attempt not in self._carried_out
+        self._sent[attempt] = None if either else request
+        self._carried_out.discard(attempt)
+
+    def _write(self, attempt: Attempt, offset: int, epoch: int) -> None:
+        request = self._sent.get(attempt)  # clients send some directly to a controller
+        if request is not None:
+            self._carried_out.add(attempt)
+            self._written.append(Written(request, offset, epoch))
 
     def follow(self, end: int, batch_at: Callable[[int], Batch | None]) -> None:
         """Process the metadata log as committed up to `end`; `batch_at` returns the batch that begins at an offset.
@@ -80,3 +105,7 @@ class ObservedWrites:
                     f"{one.request.asked}, which {one.request.broker} passed on once, is carried out twice: "
                     f"its records are committed at offset {first} and at offset {one.offset} of the metadata log",
                 )
+
+
+def _attempt(fields: Mapping[str, Any], controller: int) -> Attempt:
+    return Attempt(fields["client"], fields["correlation"], controller, fields["asked"])

@@ -20,9 +20,21 @@ class Course:
         self.log: dict[int, Batch] = {}
 
     def sent(
-        self, correlation: int, request: int, broker: int = 1, incarnation: int = 1, asked: str = DELETION
+        self,
+        correlation: int,
+        request: int,
+        broker: int = 1,
+        incarnation: int = 1,
+        asked: str = DELETION,
+        controller: int = 101,
     ) -> None:
-        fields = {"client": f"node-{broker}", "correlation": correlation, "request": request, "asked": asked}
+        fields = {
+            "client": f"node-{broker}",
+            "correlation": correlation,
+            "controller": controller,
+            "request": request,
+            "asked": asked,
+        }
         self.observed.look(f"b{broker}", incarnation, [("admin_sent", fields)])
 
     def written(self, correlation: int, offset: int, epoch: int = 1, broker: int = 1, asked: str = DELETION) -> None:
@@ -95,6 +107,42 @@ def test_a_broker_that_starts_anew_counts_its_requests_from_the_beginning() -> N
         course.written(correlation=0, offset=incarnation)
         course.committed(incarnation)
     assert course.observed.committed == 2
+
+
+def test_two_attempts_with_one_correlation_id_at_different_controllers_are_not_confused() -> None:
+    """`worlds` seed 985854: a write for one request was taken for a write for the other."""
+    course = Course()
+    course.sent(correlation=5, request=21)
+    course.sent(correlation=5, request=30, controller=102)
+    course.written(correlation=5, offset=10)
+    course.committed(10)
+    course.sent(correlation=6, request=30)
+    course.written(correlation=6, offset=12)
+    course.committed(12)
+    assert course.observed.committed == 2
+
+
+def test_a_write_that_can_belong_to_either_of_two_incarnations_is_not_tracked() -> None:
+    """The controller may have received the older request late, so that the newer one is still to be carried out."""
+    course = Course()
+    course.sent(correlation=5, request=21)
+    course.sent(correlation=5, request=21, incarnation=2)
+    course.written(correlation=5, offset=10)
+    course.committed(10)
+    course.sent(correlation=6, request=21, incarnation=2)
+    course.written(correlation=6, offset=12)
+    course.committed(12)
+    assert course.observed.committed == 1
+
+
+def test_md_09_breaks_when_a_controller_carries_out_one_attempt_twice() -> None:
+    course = Course()
+    course.sent(correlation=5, request=21)
+    for offset in (10, 12):
+        course.written(correlation=5, offset=offset)
+    course.committed(10)
+    with pytest.raises(InvariantBroken, match=r"^MD-09: "):
+        course.committed(12)
 
 
 def test_what_clients_ask_of_a_controller_themselves_is_not_followed() -> None:
