@@ -50,8 +50,13 @@ class IsrSender:
         self._progress = progress
         self._broker_epoch = broker_epoch
         self._buggify = buggify
-        self._under_way = False
+        self._under_way: _Sent = {}
+        """What the request in flight holds; empty if there is none."""
         self._rest_until = 0
+
+    def carries(self, hosted: HostedPartition) -> bool:
+        """Whether the change of a topic-partition's leader is in flight, or will be sent."""
+        return hosted in self._replicas.isr_wanted or (hosted.topic_id, hosted.partition) in self._under_way
 
     def tick(self, now: int) -> None:
         """Send the pending changes, unless a request is in flight or the pause after a failure lasts."""
@@ -71,11 +76,11 @@ class IsrSender:
             self._send(sent)
 
     def deadline(self) -> int:
-        waits = self._under_way or self._broker_epoch() < 0
+        waits = bool(self._under_way) or self._broker_epoch() < 0
         return self._rest_until if self._replicas.isr_wanted and not waits else NEVER
 
     def _send(self, sent: _Sent) -> None:
-        self._under_way = True
+        self._under_way = sent
         self.sent_count += len(sent)
 
         def complete(now: int, response: Message | None) -> None:
@@ -100,7 +105,7 @@ class IsrSender:
         return AlterPartitionRequest(self._config.node_id, self._broker_epoch(), list(topics.values()))
 
     def _answered(self, now: int, sent: _Sent, response: Message | None) -> None:
-        self._under_way = False
+        self._under_way = {}
         answers: dict[tuple[bytes, int], ProposalAnswer] = {}
         if isinstance(response, AlterPartitionResponse) and response.error_code == ErrorCode.NONE:
             answers = {

@@ -293,6 +293,10 @@ class TopicPartitionReplica(ServingReplica):
         remotes = self._remotes.items() if self.is_leader else ()
         return [(broker, one.broker_epoch) for broker, one in remotes if one.broker_epoch is not None]
 
+    def follower_ends(self) -> dict[int, int]:
+        """The log end of each follower, as its last fetch in this leader epoch says; -1 before its first fetch."""
+        return {broker: one.end_offset for broker, one in self._remotes.items()} if self.is_leader else {}
+
     def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
         """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
         return [

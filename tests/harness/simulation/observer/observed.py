@@ -149,9 +149,14 @@ class HandMadeReplica:
     partition: int = 0
     fetched_by: dict[int, int] = field(default_factory=dict)
     """The followers that have fetched, with the broker epochs that they named."""
+    known_ends: dict[int, int] = field(default_factory=dict)
+    """The log ends of followers, as their last fetches say."""
 
     def follower_epochs(self) -> list[tuple[int, int]]:
         return list(self.fetched_by.items())
+
+    def follower_ends(self) -> dict[int, int]:
+        return self.known_ends
 
     @property
     def isr(self) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """IS-03, IS-06: a leader proposes members to leave the ISR that lag too long, and to join it those that have caught up.
 
+DP-06: who lags too long holds nothing back.
+
 A member that stays in the ISR although it no longer follows holds the high watermark, so nothing is committed any more.
 A leader looks every half `replica.lag.time.max.ms` for members that lack a record for longer than that time. So one and
 a half times after the leader appended the first record that a member lacks, a change of the ISR is under way, or the
@@ -8,10 +10,14 @@ leader has begun its epoch, changed the ISR or ended such a change meanwhile.
 Whoever is proposed to join has everything below the high watermark, and has reached the offset at which the leader's
 epoch begins: what was committed under leaders before may lie between the two.
 
+A leader's high watermark is the least log end, as the last fetches say, of all in the ISR before or after a change that
+is under way. Only followers that are about to join may hold it lower: those that had all that the leader had within the
+time for which a member may lack a record.
+
 What a member has is what its log ever had in this leader epoch, which is at least what the leader knows of it: after a
 restart or truncation it may have less, and the leader learns that from the next fetch. Asserted when a leader's replica
 is examined. Legal: a member that lacks records for a shorter time; a proposal that no controller answers; one that
-ended within the turn that made it (seed 914911).
+ended within the turn that made it (seed 914911); an ISR below min ISR, which commits nothing.
 """
 
 from __future__ import annotations
@@ -90,6 +96,7 @@ class LaggingMembers(Rule):
             led = self._brought_up_to_date(turn, key)
             if not led.changing:
                 self._check(turn, led)
+            self._check_held_back(turn, led)
             led.high_watermark = replica.high_watermark
 
     def _brought_up_to_date(self, turn: ReplicaTurn, key: TopicPartitionId) -> _Led:
@@ -107,7 +114,7 @@ class LaggingMembers(Rule):
             led.isr, led.changing, led.settled_at = replica.isr, replica.is_changing_isr, now
         if not led.ends or replica.end_offset > led.ends[-1][0]:
             led.ends.append((replica.end_offset, now))
-        least = min((led.had.get(member, -1) for member in led.isr), default=-1)
+        least = min(led.had.get(member, -1) for member in (*led.isr, *replica.follower_ends()))
         while len(led.ends) > 1 and led.ends[0][0] <= least:
             led.ends.popleft()
         return led
@@ -127,6 +134,24 @@ class LaggingMembers(Rule):
                     f"for {(now - lacks_since) / MICROSECONDS:.3f} s, and leader {turn.process.name} of epoch "
                     f"{replica.leader_epoch} keeps it in the ISR {list(led.isr)}",
                 )
+
+    def _check_held_back(self, turn: ReplicaTurn, led: _Led) -> None:
+        replica, now = turn.replica, turn.process.now
+        assert turn.process.node is not None
+        bound = turn.process.node.config.replica_lag_time_max_ms * 1500 + SLACK
+        ends = {**replica.follower_ends(), replica.broker: replica.end_offset}
+        least = min(ends.get(member, -1) for member in replica.maximal_isr)
+        if replica.high_watermark >= least or len(replica.isr) < replica.min_isr:
+            return
+        for follower in ends.keys() - set(replica.maximal_isr):
+            lacks_since = self._lacks_since(replica, led, follower)
+            if ends[follower] < least and (lacks_since is None or now - lacks_since <= bound):
+                return
+        raise InvariantBroken(
+            "DP-06",
+            f"{turn.watched.log.name}: leader {turn.process.name} of epoch {replica.leader_epoch} has high watermark "
+            f"{replica.high_watermark}, and all of {sorted(replica.maximal_isr)} have fetched up to {least}",
+        )
 
     def _check_joining(self, turn: ReplicaTurn, led: _Led, proposed: tuple[int, ...]) -> None:
         replica = turn.replica

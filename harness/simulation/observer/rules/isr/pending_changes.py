@@ -13,6 +13,9 @@ leader's replica is examined: of a change that is over, or was followed by anoth
 controller has given such an answer. Legal: a broker that died; a replica that leads no more. Clusters without a quorum
 are not judged.
 
+And a change gets to the controllers: in every turn after that of the proposal, the broker's sender has it in flight or
+among those that it will send.
+
 Source: IS-04, IS-05; rules 20 and 21; `Partition` of Kafka.
 """
 
@@ -83,6 +86,22 @@ class PendingChanges(Rule):
                 if (bytes(topic.topic_id), one.partition_index) in final:
                     place = asked.broker_id, bytes(topic.topic_id), one.partition_index
                     self._ended.add((place, (one.leader_epoch, one.partition_epoch)))
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        broker = node.broker
+        if broker is None:
+            return
+        for proposer, topic_id, partition in self._open:
+            hosted = (
+                broker.replicas.by_id(topic_id, partition) if self.cluster.names[proposer] == process.name else None
+            )
+            if hosted is None or hosted.replica.proposal is None or broker.isr_sender.carries(hosted):
+                continue
+            raise InvariantBroken(
+                "IS-04",
+                f"{hosted.topic}-{hosted.partition}: leader {process.name} of epoch {hosted.replica.leader_epoch} has "
+                f"proposed the ISR {[one for one, _ in hosted.replica.proposal.isr]}, and neither sends it nor will",
+            )
 
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         replica = turn.replica

@@ -116,6 +116,58 @@ def test_a_proposal_that_ended_within_its_turn_was_made() -> None:
         cluster.show("b1")
 
 
+# -- the high watermark ------------------------------------------------------------------------------------------------
+
+
+def held_back(by: int, *, min_isr: int = 2) -> Cluster:
+    """At second 1 the leader b1 and b2 have two records, of which b1 takes one for committed; b3 is no member.
+
+    `by` is what b3 has fetched; it has never had more.
+    """
+    cluster = Cluster()
+    cluster.change(isr=[1, 2])
+    for value in (10, 11):
+        at(cluster, value - 10)
+        cluster.append(0, value, "b1", "b2", *(("b3",) if value < 10 + by else ()))
+    leader = cluster.replica("b1")
+    leader.high_watermark, leader.known_ends, leader.min_isr = 1, {2: 2, 3: by}, min_isr
+    return cluster
+
+
+def test_a_follower_that_lags_holds_nothing_back() -> None:
+    cluster = held_back(by=1)
+    at(cluster, 2.6)
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-06: .* b1 of epoch 0 has high watermark 1, and all of \[1, 2\] .* up to 2"
+    ):
+        cluster.show("b1")
+
+
+def test_one_that_may_be_about_to_join_does() -> None:
+    cluster = held_back(by=1)
+    at(cluster, 2.5)
+    cluster.show("b1")
+
+
+def test_what_a_member_has_not_fetched_is_not_committed() -> None:
+    cluster = held_back(by=2)
+    cluster.replica("b1").known_ends[2] = 1
+    at(cluster, 2.4)
+    cluster.show("b1")
+
+
+def test_below_min_isr_nothing_is_committed() -> None:
+    cluster = held_back(by=1, min_isr=3)
+    at(cluster, 2.6)
+    cluster.show("b1")
+
+
+def test_nobody_holds_the_high_watermark_back_without_lacking_a_record() -> None:
+    cluster = held_back(by=2)
+    with pytest.raises(InvariantBroken, match=r"^DP-06"):
+        cluster.show("b1")
+
+
 # -- joining --------------------------------------------------------------------------------------------------------
 
 

@@ -127,3 +127,37 @@ def test_another_topic_of_that_name_is_another_matter() -> None:
     leader.traces("isr_proposed")
     leader.traces("leader")
     leader.proposes()
+
+
+class Sender:
+    """A broker that leads t-0 and has proposed an ISR; `carries` says whether its sender knows of that."""
+
+    def __init__(self, leader: Leader, *, carries: bool) -> None:
+        proposal = SimpleNamespace(isr=((1, 7), (2, 8)))
+        replica = SimpleNamespace(leader_epoch=4, proposal=proposal)
+        self.hosted = SimpleNamespace(topic="t", partition=0, replica=replica)
+        broker = SimpleNamespace(
+            replicas=SimpleNamespace(by_id=lambda topic_id, partition: self.hosted),
+            isr_sender=SimpleNamespace(carries=lambda hosted: carries),
+        )
+        leader.process.node.broker = broker
+        self.leader = leader
+        leader.proposes()
+
+    def takes_a_turn(self) -> None:
+        self.leader.rule.turned(self.leader.process, self.leader.process.node)
+
+
+def test_a_change_that_is_not_sent_breaks_is_04() -> None:
+    with pytest.raises(InvariantBroken, match=r"^IS-04: t-0: leader b1 of epoch 4 has proposed the ISR \[1, 2\], and"):
+        Sender(Leader(), carries=False).takes_a_turn()
+
+
+def test_a_change_that_waits_for_another_is_legal() -> None:
+    Sender(Leader(), carries=True).takes_a_turn()
+
+
+def test_a_change_that_metadata_have_ended_need_not_be_sent() -> None:
+    sender = Sender(Leader(), carries=False)
+    sender.hosted.replica.proposal = None
+    sender.takes_a_turn()
