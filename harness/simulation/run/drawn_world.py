@@ -31,6 +31,8 @@ from squall.workloads.log import LogOptions
 WORLDS: Final = "worlds"
 SYNCED: Final = 0.15
 """The share of worlds in which brokers sync every record before they answer for it: there a power loss takes none."""
+AGED: Final = 0.12
+"""The share of worlds whose topics keep records for a few seconds only: longer than final reads take."""
 LOSSY: Final = 0.25
 """The share of worlds in which a broker may lose what it has not synced: min ISR is two at least, and eligible leader
 replicas are kept, so that a power loss costs nothing that was acknowledged (`swarm/power_losses.py`)."""
@@ -145,6 +147,8 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
     topics = _topics(Random(f"{seed}/world/topics"), brokers)
     if Random(f"{seed}/world/synced").random() < SYNCED:
         topics = {name: _with(one, FLUSH_MESSAGES, 1) for name, one in topics.items()}
+    if (rng := Random(f"{seed}/world/ages")).random() < AGED:
+        topics = {name: _aged(one, _log_uniform(rng, 5_000, 12_000)) for name, one in topics.items()}
     kept: Settings = {}
     if _is_lossy(seed):
         brokers = max(brokers, LOSSY_REPLICAS)
@@ -176,8 +180,13 @@ def _node_ids(rng: Random, *, combined: bool) -> NodeIds:
     return "brokers-from-0" if combined else rng.choice(("brokers-from-0", "controllers-from-0"))
 
 
-def _with(topic: TopicOptions, name: str, value: int) -> TopicOptions:
+def _with(topic: TopicOptions, name: str, value: int | str) -> TopicOptions:
     return topic.model_copy(update={"config": {**topic.config, name: value}})
+
+
+def _aged(topic: TopicOptions, age_ms: int) -> TopicOptions:
+    """The topic with records that go at this age, by the leaders' clocks: clients' times are no times of day."""
+    return _with(_with(topic, "message.timestamp.type", "LogAppendTime"), "retention.ms", age_ms)
 
 
 def _replicated(topic: TopicOptions) -> TopicOptions:
@@ -288,6 +297,8 @@ def _capacity(rng: Random) -> Settings:
         drawn["connections.max.idle.ms"] = _log_uniform(rng, 5_000, 20_000)
     if rng.random() < SCARCE:
         drawn["leader.imbalance.check.interval.seconds"] = rng.choice((1, 2, 5))
+    if rng.random() < SCARCE:
+        drawn["log.flush.interval.ms"] = rng.choice((0, 1, 20, 200))
     return drawn
 
 

@@ -4,14 +4,14 @@ Everything below the start of a log is gone, and no check counts it as lost. So 
 committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. Asserted
 
 * when a replica's start lies beyond every earlier start of this log: a leader was asked to delete as much, or the
-  records from the start on still hold `retention.bytes`;
+  records from the start on still hold `retention.bytes`, or all before it are older than `retention.ms` by the host's
+  clock;
 * at the end, when the calm has lasted longer than the interval at which retention is applied: a leader's log has no
-  more than `retention.bytes` without its first segment.
+  more than `retention.bytes` without its first segment, and is empty if its last record has been too old for as long.
 
 Legal: a follower, whose start is that of its leader; a start that retention raised in a turn in which the replica was
 also truncated, or in which its node died, since what it had then is not known any more: only the first look after the
-start of a node can tell of such a turn. Retention by age is not examined: no simulated run sets `retention.ms`, and the
-default is a week.
+start of a node can tell of such a turn.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.config import NodeConfig
+from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.replication.log_start import TO_HIGH_WATERMARK
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 DEFAULTS: Mapping[str, Callable[[NodeConfig], int]] = {
     "retention.bytes": attrgetter("log_retention_bytes"),
+    "retention.ms": attrgetter("log_retention_ms"),
     "segment.bytes": attrgetter("log_segment_bytes"),
 }
 """Where a node's configuration has the default of a topic's setting."""
 ANY_OFFSET = 2**62
+CLOCK_SLACK_MS = 10
+"""A turn takes a while, and its clock is read after it."""
 SLACK = MICROSECONDS // 2
 SPARE = 1_000
 """Bytes that markers and the like may have added since retention was last applied."""
@@ -57,6 +61,10 @@ class LogStarts(Rule):
         """By host, the last incarnation of its node that died."""
         self._touched: dict[tuple[str, TopicPartitionId], int] = {}
         """By host and log, the last incarnation in which the replica was looked at."""
+        self._ages: dict[TopicPartitionId, dict[int, tuple[int, int]]] = {}
+        """By log and first offset of a batch, its last offset and largest timestamp; only with `retention.ms`."""
+        self._aged_to: dict[tuple[str, TopicPartitionId], int] = {}
+        """By host and log, the offset up to which `_ages` has the batches of the replica."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         place, offset = (str(fields["topic"]), int(fields["partition"])), int(fields["offset"])
@@ -75,6 +83,31 @@ class LogStarts(Rule):
         if start > self._starts.get(key, 0):
             self._check(turn, start, is_first=is_first)
             self._starts[key] = start
+        self._note_ages(turn, place)
+
+    def _note_ages(self, turn: ReplicaTurn, place: tuple[str, TopicPartitionId]) -> None:
+        """Note the timestamps of the batches that are new on this replica; the oldest go first, so that all are met."""
+        replica = turn.replica
+        if replica.log.config.retention_ms < 0:
+            return
+        end = replica.end_offset
+        begin = max(self._aged_to.get(place, 0), replica.log.start_offset)
+        begin = begin if turn.cut is None else min(begin, turn.cut)
+        ages = self._ages.setdefault(place[1], {})
+        for batch, content in self.cluster.batches(replica, end, begin):
+            ages[batch.base] = batch.last, BatchHeader.read(content).max_timestamp
+        self._aged_to[place] = end
+
+    def _all_too_old(self, turn: ReplicaTurn, start: int) -> bool:
+        """Whether all below a start that was not below an earlier one was older than may be kept."""
+        process, key = turn.process, (turn.replica.topic_id, turn.replica.partition)
+        age = self._setting(process, turn.replica.topic, "retention.ms")
+        if age < 0:
+            return False
+        oldest = process.clock.now_ms() - age + CLOCK_SLACK_MS
+        before = self._starts.get(key, 0)
+        removed = [stamp for base, (last, stamp) in self._ages.get(key, {}).items() if before <= base and last < start]
+        return all(stamp < oldest for stamp in removed)
 
     def _check(self, turn: ReplicaTurn, start: int, *, is_first: bool) -> None:
         """`is_first`: the replica is looked at for the first time since its node started."""
@@ -85,7 +118,11 @@ class LogStarts(Rule):
         limit = self._setting(process, replica.topic, "retention.bytes")
         kept = self._bytes_of(replica)
         dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
-        if limit >= 0 and (kept >= limit or turn.cut is not None or dying):
+        if (limit >= 0 and kept >= limit) or self._all_too_old(turn, start):
+            return
+        if (limit >= 0 or self._setting(process, replica.topic, "retention.ms") >= 0) and (
+            turn.cut is not None or dying
+        ):
             return
         raise InvariantBroken(
             "DP-18",
@@ -119,6 +156,7 @@ class LogStarts(Rule):
             replica = self.cluster.replica_of(process.name, key)
             if replica is not None and self._retention_was_applied(process):
                 self._check_size(process, replica)
+                self._check_age(process, replica)
 
     def _retention_was_applied(self, process: SimProcess) -> bool:
         assert process.node is not None
@@ -135,6 +173,22 @@ class LogStarts(Rule):
                 "DP-18",
                 f"{replica.topic}-{replica.partition}: the log of {process.name} has {kept} bytes, although no more "
                 f"than {limit} are to be kept, in segments of {first}",
+            )
+
+    def _check_age(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
+        assert process.node is not None
+        age = self._setting(process, replica.topic, "retention.ms")
+        batches = [content for _, content in self.cluster.batches(replica, replica.end_offset)]
+        if age < 0 or not batches or replica.high_watermark < replica.end_offset:
+            return
+        youngest = max(BatchHeader.read(content).max_timestamp for content in batches)
+        since = process.clock.now_ms() - age - youngest
+        if since > process.node.config.log_retention_check_interval_ms + SLACK // 1000:
+            raise InvariantBroken(
+                "DP-18",
+                f"{replica.topic}-{replica.partition}: the log of {process.name} has records from "
+                f"{replica.log.start_offset} to {replica.end_offset}, although all have been older than {age} ms for "
+                f"{since} ms",
             )
 
     def _largest(self, replica: TopicPartitionReplica) -> int:

@@ -118,11 +118,11 @@ class ObservedCluster:
         return None if hosted is None else hosted.replica
 
     @staticmethod
-    def batches(replica: TopicPartitionReplica, end: int) -> Iterator[tuple[Batch, memoryview]]:
-        """Return the whole batches of a replica's log up to `end`, with their content."""
+    def batches(replica: TopicPartitionReplica, end: int, begin: int = 0) -> Iterator[tuple[Batch, memoryview]]:
+        """Return the whole batches of a replica's log from `begin`, or its start, up to `end`, with their content."""
         return batches_of(
             lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
-            replica.log.start_offset,
+            max(begin, replica.log.start_offset),
             end,
         )
 
