@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from squall.harness.conformance.client import (
     Address,
@@ -34,7 +35,8 @@ GROUP, NO_KIND = 0, 7
 BROKERS, CONTROLLERS, NO_ENDPOINTS = 1, 2, 9
 LARGEST_PAGE = 2000
 AT_ONCE = 100
-KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE = 4, 1, 1
+LONGEST_LAG_MS = 5_000
+KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE, TIMES_SINCE = 4, 1, 1, 1
 
 
 async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -137,7 +139,7 @@ async def _paged(
 
 
 async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """DescribeQuorum names one leader, which is a voter, and no offset beyond the leader's log."""
+    """DescribeQuorum names one leader, which is a voter, and no offset beyond the leader's log; all voters keep up."""
     address = client.any_broker()
     if not await client.serves(address, ApiKey.DESCRIBE_QUORUM):
         return
@@ -151,8 +153,19 @@ async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect(address, "the number of voters", len(voters), len(client.controllers) or len(voters))
     both = {one.replica_id for one in described.observers} & set(voters)
     expect(address, "voters that are observers", both, set())
+    await client.settled(partial(_voters_keep_up, client, address))
     for controller in client.controllers:
         await _other_endpoints(client, controller, BROKERS)
+
+
+async def _voters_keep_up(client: ConformanceClient, address: Address) -> None:
+    """In a cluster without faults, every voter has lately fetched all that the leader had then."""
+    described = await described_quorum(client, address, TIMES_SINCE)
+    behind = {
+        one.replica_id: one.last_fetch_timestamp - one.last_caught_up_timestamp for one in described.current_voters
+    }
+    keep_up = [0 <= lag <= LONGEST_LAG_MS for lag in behind.values()]
+    expect(address, f"whether voters keep up, that lag by {behind} ms", keep_up, [True for _ in behind])
 
 
 async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> None:

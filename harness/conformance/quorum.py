@@ -34,12 +34,12 @@ NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 TIMEOUT_MS = 1000
 
 
-async def described_quorum(client: ConformanceClient, address: Address) -> PartitionDataResponse:
-    """The quorum as a broker or controller describes it, once there is no error."""
+async def described_quorum(client: ConformanceClient, address: Address, since: int = 0) -> PartitionDataResponse:
+    """The quorum as a broker or controller describes it in a version from `since` on, once there is no error."""
     request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
 
     async def attempt() -> PartitionDataResponse:
-        response = await client.ask(address, request, DescribeQuorumResponse)
+        response = await client.ask(address, request, DescribeQuorumResponse, since=since)
         expect(address, "the error of DescribeQuorum", response.error_code, 0)
         described = response.topics[0].partitions[0]
         expect(address, "the error of the metadata log", described.error_code, 0)

@@ -21,6 +21,7 @@ from squall.nodes.protocol.messages.fetch import (
     PartitionData,
 )
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -59,6 +60,8 @@ async def append(client: ConformanceClient, topic: CheckedTopic, number: int) ->
     request = _produce(topic, number, build_batch(records), acks)
     base = _will_append(client, topic, number, records)
     if acks == NOBODY:
+        # A broker ends an idle connection with whatever is on its way, and nobody would hear of that.
+        await client.ask(address, MetadataRequest(topics=[]), MetadataResponse, since=4)
         await client.tell(address, request, PRODUCE_VERSION)
     else:
         _expect_appended(address, topic, number, await _answer(client, address, request), base)
@@ -177,6 +180,8 @@ async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> Non
         expect_error(address, f"a fetch at {offset} in epoch {current}", part.error_code, error)
     part = await fetch_one(client, address, topic, len(topic.partitions), 0)
     expect_error(address, "an unknown topic-partition", part.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    offsets = (part.high_watermark, part.last_stable_offset, part.log_start_offset)
+    expect(address, "high watermark, stable end and start of an unknown topic-partition", offsets, (-1, -1, -1))
 
 
 async def limits(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -71,6 +71,7 @@ from squall.harness.simulation.swarm.outdated import draw_outdated
 from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
+from squall.harness.simulation.swarm.splits import draw_splits
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
@@ -461,6 +462,7 @@ class Simulation:
                     others = partial(other_settings, self.scenario)
                     if may_lose_power(self.scenario, self.seed):
                         faults += draw_power_losses(seed, view.brokers, load)
+                    faults += draw_splits(seed, *nodes, load)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)

@@ -122,6 +122,7 @@ ITSELF = each()
 NO_ERROR = {"error_code": 0}
 IN_FETCH, IN_PRODUCE = each("responses", "partitions"), each("responses", "partition_responses")
 IN_TOPICS = each("topics", "partitions")
+IN_VOTERS = each("topics", "partitions", "current_voters")
 
 WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (descriptions.cluster, MetadataResponse, put(ITSELF, controller_id=99)),
@@ -131,6 +132,8 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (descriptions.pages, DescribeTopicPartitionsResponse, more(IN_TOPICS, "leader_epoch")),
     (descriptions.pages, DescribeTopicPartitionsResponse, gains_a_topic_partition),
     (descriptions.quorum, DescribeQuorumResponse, more(IN_TOPICS, "high_watermark", 10**6)),
+    (descriptions.quorum, DescribeQuorumResponse, more(IN_VOTERS, "last_caught_up_timestamp", -6_000)),
+    (descriptions.quorum, DescribeQuorumResponse, more(IN_VOTERS, "last_caught_up_timestamp", 1)),
     (descriptions.log_directories, DescribeLogDirsResponse, put(each("results"), topics=[])),
     (descriptions.coordinators, FindCoordinatorResponse, put(each("coordinators"), node_id=1)),
     (descriptions.pipelined, MetadataResponse, put(each("topics"), topic_id=bytes(16))),
@@ -149,6 +152,7 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (records.idempotence, InitProducerIdResponse, put(ITSELF, producer_id=7)),
     (records.idempotence, ProduceResponse, more(IN_PRODUCE, "base_offset")),
     (records.refused_fetches, FetchResponse, put(IN_FETCH, **NO_ERROR)),
+    (records.refused_fetches, FetchResponse, put(IN_FETCH, log_start_offset=0)),
     (records.limits, FetchResponse, put(IN_FETCH, records=None)),
     (records.sessions, FetchResponse, put(ITSELF, responses=[])),
     (offsets.listed, ListOffsetsResponse, more(IN_TOPICS, "offset")),
@@ -242,8 +246,9 @@ def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
     assert sorted(conformance(seed, brokers=brokers)) == sorted(part.__name__ for part in PARTS)
 
 
-@pytest.mark.parametrize("seed", [1, 3, 4, 7])
+@pytest.mark.parametrize("seed", [1, 3, 4, 8])
 def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed: int) -> None:
+    """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 5 and 7."""
     conformance(seed, config={"connections.max.idle.ms": "10"})
 
 

@@ -3,7 +3,8 @@
 The state decides whether a batch is a retry. A replica that lacks a producer appends its retry a second time once it
 leads; one that knows batches which are not in its log acknowledges a retry of what was truncated. Both show to clients
 only if that replica leads while a retry is under way, so the rule compares the state with the log itself: after a
-start, after a truncation, and at the end of the run. Source: KIP-98.
+start, after a truncation, and at the end of the run. A log that starts again, beyond its former end, knows none of the
+producers that it had. Source: KIP-98.
 
 Legal: a producer, or earlier batches of one, whose records retention or DeleteRecords has removed; a producer forgotten
 after `producer.id.expiration.ms` of silence.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn
 from squall.harness.simulation.observer.rules.whole_log import WholeLogRule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -23,6 +25,31 @@ from squall.nodes.storage.producers import BATCHES_KEPT, ProducedBatch, advance_
 
 class ProducerStates(WholeLogRule):
     """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._ends: dict[tuple[str, int, bytes, int], int] = {}
+        """By host, incarnation, topic id and partition, where the log ended when it was last examined."""
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        super().replica_examined(turn, committed_before)
+        process, replica = turn.process, turn.replica
+        place = process.name, process.incarnation, replica.topic_id, replica.partition
+        if self._ends.get(place, replica.log.start_offset) < replica.log.start_offset:
+            self._check_forgotten(turn)
+        self._ends[place] = replica.end_offset
+
+    @staticmethod
+    def _check_forgotten(turn: ReplicaTurn) -> None:
+        states, start = turn.replica.log.producers, turn.replica.log.start_offset
+        for producer_id in states.ids:
+            state = states.state_of(producer_id)
+            if state is not None and state.batches and state.batches[-1].last_offset < start:
+                raise InvariantBroken(
+                    "DP-05",
+                    f"{turn.watched.log.name}: {turn.process.name} has a log that starts again at {start}, and knows "
+                    f"of producer {producer_id} {_told(state.batches[-1])}",
+                )
 
     def examine(self, log: str, name: str, replica: TopicPartitionReplica) -> None:
         check_producers(self.cluster, log, name, replica)

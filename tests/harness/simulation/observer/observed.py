@@ -89,7 +89,7 @@ class HandMadeLog:
         self.batches = list(batches)
         self.start_offset = 0
         self.epochs = HandMadeEpochs(self)
-        self.config = LogConfig()
+        self.config = LogConfig(retention_ms=-1)
         self.directory = f"{TOPIC}-0"
         self.durable_offset = 0
         self.active_base_offset = 0
@@ -319,6 +319,7 @@ class HandMadeProcess:
                 replica_lag_time_max_ms=1_000,
                 replica_fetch_wait_max_ms=500,
                 log_retention_bytes=-1,
+                log_retention_ms=-1,
                 broker_session_timeout_ms=2_000,
                 log_segment_bytes=1 << 30,
                 log_retention_check_interval_ms=1_000,

@@ -9,6 +9,9 @@ the controller's image and the other brokers' state at the time of the decision:
 
 The third case is why the check runs at the moment of the decision: later, a broker with older metadata may have come
 back.
+
+A broker that has been told to shut down stays fenced in that incarnation, whatever arrives of it later: it would be
+elected, and lead nothing for a session. Asserted when an image is newer than any before. Legal: a later incarnation.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.requests.session import ServerRequest
 
 
 class ControlledShutdown(Rule):
@@ -33,6 +39,18 @@ class ControlledShutdown(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._undue: list[str] = []
+        self._let_go: dict[int, int] = {}
+        """By broker id, the epoch of the last incarnation that a controller has told to shut down."""
+        self._looked_at = -1
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        if request.api_key != ApiKey.BROKER_HEARTBEAT or request.answer is None:
+            return
+        asked, told = request.body, request.answer.response
+        if not isinstance(asked, BrokerHeartbeatRequest) or not isinstance(told, BrokerHeartbeatResponse):
+            return
+        if told.should_shut_down and not told.error_code:
+            self._let_go[asked.broker_id] = asked.broker_epoch
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """Check at once, before the decision changes the controller's image."""
@@ -49,6 +67,20 @@ class ControlledShutdown(Rule):
         undue, self._undue = self._undue, []
         if undue:
             raise InvariantBroken("CS-04", undue[0])
+        image = self.cluster.images.newest_image
+        if self._let_go and image is not None and image.last_offset > self._looked_at:
+            self._looked_at = image.last_offset
+            self._check_fenced(image)
+
+    def _check_fenced(self, image: MetadataImage) -> None:
+        for broker, epoch in self._let_go.items():
+            registration = image.brokers.get(broker)
+            if registration is not None and registration.epoch == epoch and not registration.fenced:
+                raise InvariantBroken(
+                    "CS-04",
+                    f"broker {broker} of epoch {epoch} was told to shut down, and is not fenced at offset "
+                    f"{image.last_offset} of the metadata",
+                )
 
 
 def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], BaseNode | None]) -> str | None:

@@ -7,6 +7,8 @@ shows it. So the claims are compared with the disk, whose simulation knows what 
 * after a turn that raised the durable offset of a log: all of the log's files below it are durable, content and name;
 * after each turn that touched a log: its durable offset is not above its end, so that what is appended next, in place
   of what was truncated, is not taken for durable;
+* after a turn that truncated a log: its recovery point in the checkpoint file is not above its durable offset, since
+  the log may grow again before the file is written again;
 * when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
 * when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
 
@@ -44,6 +46,19 @@ class DurableClaims(Rule):
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         log = turn.replica.log
         self._look(turn.process, log.directory, log.durable_offset, log.end_offset)
+        if turn.cut is not None:
+            self._check_recovery_point(turn, turn.cut)
+
+    def _check_recovery_point(self, turn: ReplicaTurn, cut: int) -> None:
+        replica = turn.replica
+        with turn.process.disk.at_no_cost():
+            point = read_offsets(turn.process.disk, RECOVERY_POINTS).get((replica.topic, replica.partition), 0)
+        if point > replica.log.durable_offset:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{turn.process.name} has cut {replica.log.directory} to {cut}, where all below "
+                f"{replica.log.durable_offset} is durable, and keeps the recovery point {point}",
+            )
 
     def quorum_moved(self, turn: QuorumTurn) -> None:
         raft = turn.node.raft

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from squall.harness.simulation.observer.rules.producer_states import check_producers
+from squall.harness.simulation.observer.rules.producer_states import ProducerStates, check_producers
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
@@ -58,6 +61,29 @@ def test_dp_05_breaks_when_a_replica_knows_nothing_of_a_producer_in_its_log() ->
 def test_dp_05_breaks_when_a_replica_knows_less_than_its_log_has() -> None:
     with pytest.raises(InvariantBroken, match=r"^DP-05: .* up to offset 2, and knows sequences 1 to 1 at offset 1"):
         examine(log_of(3, known=2))
+
+
+def restarted(*knows: int) -> None:
+    """A replica with two batches starts its log again at offset 5, and then knows the batches at these offsets."""
+    rule = ProducerStates(Cluster().observer.cluster)
+    process = SimpleNamespace(name="b1", incarnation=1)
+    watched = SimpleNamespace(log=SimpleNamespace(name="events-0"))
+    for start, end, known in ((0, 2, (0, 1)), (5, 6, knows)):
+        states = producers_of(HandMadeLog(*(produced(number) for number in known)).headers())
+        log = SimpleNamespace(start_offset=start, producers=states)
+        replica = SimpleNamespace(topic="events", topic_id=bytes(16), partition=0, log=log, end_offset=end)
+        rule._known["b1", "events", bytes(16), 0] = 1
+        turn: Any = SimpleNamespace(process=process, watched=watched, replica=replica, cut=None)
+        rule.replica_examined(turn, 0)
+
+
+def test_dp_05_breaks_when_a_log_that_starts_again_keeps_its_producers() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-05: events-0: b1 has a log that starts again at 5, and knows of"):
+        restarted(0, 1)
+
+
+def test_a_log_that_starts_again_knows_what_it_has_since() -> None:
+    restarted(5)
 
 
 def test_dp_05_breaks_when_a_replica_knows_what_was_truncated() -> None:

@@ -36,9 +36,10 @@ class Host:
         if name:
             self.disk.sync_directory("t-0")
 
-    def claims(self, offset: int, end: int = 9) -> None:
+    def claims(self, offset: int, end: int = 9, *, cut: int | None = None) -> None:
         log = SimpleNamespace(directory="t-0", durable_offset=offset, end_offset=end)
-        turn: Any = SimpleNamespace(process=self.process, replica=SimpleNamespace(log=log))
+        replica = SimpleNamespace(log=log, topic="t", partition=0)
+        turn: Any = SimpleNamespace(process=self.process, replica=replica, cut=cut)
         self.rule.replica_examined(turn, 0)
 
     def dies_with(self, recovery_point: int) -> None:
@@ -61,6 +62,19 @@ def test_a_claim_that_outlives_a_truncation_breaks_durable() -> None:
         InvariantBroken, match=r"^DURABLE: b1 calls durable all of t-0 below offset 4, and it ends at 3"
     ):
         host.claims(4, end=3)
+
+
+def test_a_recovery_point_above_a_truncated_log_breaks_durable() -> None:
+    host = Host()
+    write_offsets(host.disk, RECOVERY_POINTS, {("t", 0): 4})
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: b1 has cut t-0 to 3, .* and keeps the recovery point 4$"):
+        host.claims(3, end=3, cut=3)
+
+
+def test_one_below_it_may_stay() -> None:
+    host = Host()
+    write_offsets(host.disk, RECOVERY_POINTS, {("t", 0): 3})
+    host.claims(3, end=5, cut=3)
 
 
 def test_what_lies_above_the_claim_need_not_be_durable() -> None:
