@@ -124,15 +124,14 @@ class LogStarts(Rule):
             turn.cut is not None or dying
         ):
             return
+        age = self._setting(process, replica.topic, "retention.ms")
+        kept_are = f"the records from there on have {kept} bytes of the {limit} that are to be kept"
         raise InvariantBroken(
             "DP-18",
             f"{turn.watched.log.name}: the log of {process.name} begins at {start} and ends at {replica.end_offset}; "
             f"{f'deletions were asked for up to {asked}' if asked >= 0 else 'no deletion was asked for'}, and "
-            + (
-                f"the records from there on have {kept} bytes of the {limit} that are to be kept"
-                if limit >= 0
-                else "nothing limits how much is kept"
-            ),
+            + (kept_are if limit >= 0 else "nothing limits how much is kept")
+            + (f"; those before are kept for {age} ms" if age >= 0 else ""),
         )
 
     def _bytes_of(self, replica: TopicPartitionReplica) -> int:

@@ -244,6 +244,7 @@ class HandMadeProcess:
     incarnation: int = 1
     event_number: int = 0
     now: int = 0
+    clock: Any = None
     last_inputs: list[Any] = field(default_factory=list)
     disk: SimDisk = field(default_factory=lambda: SimDisk(Random(0)))
     crashes_in_calls: int = 0

@@ -7,8 +7,8 @@ Asserted when the response is given and when it arrives, on every replica that i
 request came or was sent, and when a poll completes that began after it. Legal:
 
 * a replica that a reassignment is adding, of which the leader may not have known yet; one whose broker is down; one
-  whose broker the leader's metadata show as unfenced since a moment after the request (seed 943603);
-
+  whose broker the leader's metadata show as unfenced since a moment after the request (seed 943603); one whose broker
+  runs in an incarnation that the leader's metadata do not have: it may have lost its disk since (seed 986497);
 * a poll that began before the response arrived;
 * an answer by a broker that was fenced for the leader when the response came: it did not count, and brings its old log
   start back until it has fetched from the leader;
@@ -18,6 +18,7 @@ request came or was sent, and when a poll completes that began after it. Legal:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -75,6 +76,7 @@ class DeletedRecords(Rule):
         before = self._active_since.get(process.name, {})
         now = [one.id for one in node.broker.image.brokers.values() if one.active]  # some may go in this turn
         alive = frozenset(one for one in now if before.get(one, process.now) < request.received_at)
+        alive = self._known_to(node, alive)
         for topic in response.topics:
             for one in topic.partitions:
                 if one.error_code == 0:
@@ -98,6 +100,20 @@ class DeletedRecords(Rule):
                     self._check_replicas(said, self._alive_since(event))
         elif operation.f in (POLL, FINAL_POLL) and completion.offsets:
             self._check(event, promised)
+
+    def _known_to(self, node: BaseNode, brokers: Iterable[int]) -> frozenset[int]:
+        """Return those of the brokers whose running incarnation is in the metadata of this node."""
+        assert node.broker is not None
+        known = node.broker.image.brokers
+        running = ((one, self.cluster.running(one)) for one in brokers)
+        return frozenset(
+            one
+            for one, found in running
+            if found is not None
+            and found.broker is not None
+            and one in known
+            and found.broker.lifecycle.epoch == known[one].epoch
+        )
 
     def _check_replicas(self, said: _Said, alive: frozenset[int]) -> None:
         cluster = self.cluster
@@ -123,14 +139,16 @@ class DeletedRecords(Rule):
         if name not in self._active_since:
             return frozenset()
         sent = self.cluster.processes[name].now - (event.completed - event.invoked) // 1_000
-        return frozenset(one for one, since in self._active_since[name].items() if since < sent)
+        since_then = [one for one, since in self._active_since[name].items() if since < sent]
+        node = self.cluster.processes[name].node
+        return frozenset() if node is None or node.broker is None else self._known_to(node, since_then)
 
     def _alive(self, node: int | None) -> frozenset[int]:
         """Return the brokers that are unfenced in the image of this one; none if it has died since."""
         found = None if node is None else self.cluster.running(node)
         if found is None or found.broker is None:
             return frozenset()
-        return frozenset(broker.id for broker in found.broker.image.brokers.values() if broker.active)
+        return self._known_to(found, [broker.id for broker in found.broker.image.brokers.values() if broker.active])
 
     def _check(self, event: Event, promised: Promised) -> None:
         operation, completion = event.operation, event.completion

@@ -99,6 +99,16 @@ def test_the_answer_is_judged_when_it_is_given() -> None:
         answers(cluster, 2)
 
 
+def test_the_leader_does_not_know_of_an_incarnation_that_lost_its_disk() -> None:
+    """Seed 986497 of worlds: nothing of the metadata reached the leader since the wiped broker has come back."""
+    cluster = with_three()
+    cluster.delete_before(2)
+    cluster.raise_start("b2", 2)
+    cluster.show("b1")
+    cluster.processes["b3"].incarnation = 2
+    answers(cluster, 2)
+
+
 def test_an_answer_need_not_wait_for_a_broker_that_is_fenced_in_the_same_turn() -> None:
     """Seed 983036 of worlds: the leader applied that b3 was fenced, and answered at once."""
     cluster = with_three()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -111,3 +114,41 @@ def test_a_segment_goes_as_a_whole() -> None:
         cluster.append(0, value, "b1", "b2", "b3")
     cluster.commit("b1", "b2", "b3")
     ends_after(cluster, 2.0)
+
+
+# -- retention by age -------------------------------------------------------------------------------------------------
+
+STAMP = 1_000
+"""The time of every record."""
+
+
+def aged(cluster_ms: int) -> Cluster:
+    """Four records that are kept for a second, on hosts whose clocks show this time."""
+    cluster = Cluster(retention_ms="1000")
+    for name in ("b1", "b2", "b3"):
+        cluster.replica(name).log.config = replace(cluster.replica(name).log.config, retention_ms=1_000)
+        cluster.processes[name].clock = SimpleNamespace(now_ms=lambda: cluster_ms)
+    for value in (10, 11, 12, 13):
+        cluster.append(0, value, "b1", "b2", "b3")
+    cluster.commit("b1", "b2", "b3")
+    return cluster
+
+
+def test_records_that_are_too_old_go() -> None:
+    aged(STAMP + 1_001).raise_start("b1", 4)
+
+
+def test_records_that_are_young_enough_stay() -> None:
+    cluster = aged(STAMP + 980)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* b1 begins at 1 .* those before are kept for 1000 ms"):
+        cluster.raise_start("b1", 1)
+
+
+def test_records_that_retention_forgets_break_it_at_the_end() -> None:
+    cluster = aged(STAMP + 1_000 + 2_600)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: events-0: .* although all .* older than 1000 ms for 2600"):
+        ends_after(cluster, 2.0)
+
+
+def test_they_may_stay_until_retention_is_due() -> None:
+    ends_after(aged(STAMP + 1_000 + 1_400), 2.0)
