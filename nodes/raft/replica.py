@@ -42,8 +42,9 @@ from squall.nodes.raft.voters import KRAFT_VERSION, KRAFT_VOTERS, VoterSet, kraf
 
 __all__ = ["CommittedBatch", "RaftReplica"]
 
-TRANSITIONS_PER_TICK = 3
-"""A transition may leave work to do at once; a quorum of one is prospective, candidate and leader in one tick."""
+TRANSITIONS_PER_TICK = 4
+"""A transition may leave work to do at once. A quorum of one that has lost an election, since it died meanwhile, may
+back off for no time at all, and is prospective, candidate and leader in the same tick."""
 
 
 class Pusher(Protocol):

@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid 2362b737a078e01010fd4415a3a37beb
+    17 valid 1ad145e3bd2c1fc18363fcc20efb877d
 """
 
 from __future__ import annotations

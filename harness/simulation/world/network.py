@@ -11,7 +11,8 @@ that no system has. So:
   Loss (`Shape`) is a stall as well: of one retransmission timeout, or of several that grow.
 * A connection that has stalled for `user_timeout` is reset; each end detects it independently.
 * A dead process resets its connections as soon as the reset can reach the other end. Frames already sent are delivered
-  before that, or lost with it: the seed decides. After a reset nothing more arrives.
+  before that, or lost with it: the seed decides. After a reset nothing more arrives. Where the reset waits for
+  retransmissions after a stall, a frame that is sent to the dead process is answered by another one.
 * Connecting needs both directions. Without a listener it is refused, through a block it times out.
 * Rules (`RpcRule`) hold or cut single kinds of message where they arrive. A held frame keeps its place, so that frames
   behind it wait too; the connection stays alive meanwhile, as behind a proxy that acknowledges the bytes.
@@ -176,6 +177,7 @@ class SimNetwork:
         """Send one frame; silently lost if the connection is closed, like bytes in a dead socket's buffer."""
         far = end.peer
         if not end.open or far is None or not far.open or far.doomed:
+            self._meet_nobody(end)
             return
         if self.buggify is not None and self._resets_as_idle(end, far, self.buggify):
             self.reset(end)
@@ -183,6 +185,17 @@ class SimNetwork:
         if self._rules and not end.is_server:
             self._remember(end, frame)
         self._put(far, frame, len(frame))
+
+    def _meet_nobody(self, end: ConnectionEnd) -> None:
+        """Answer a frame to an end that is gone: a host resets what it has no connection for.
+
+        The end of the stream is on its way already, and comes first, unless retransmissions wait after a stall.
+        """
+        if not end.open or end.peer is None or end.stalled_since is None:
+            return
+        there, here = end.peer_address, end.address
+        if not self.blocked(here, there) and not self.blocked(there, here):
+            self._kernel.after(self._latency(here, there) + self._latency(there, here), self._drop, end)
 
     def _resets_as_idle(self, end: ConnectionEnd, far: ConnectionEnd, buggify: SeededBuggify) -> bool:
         idle = self._kernel.now - max(end.last_arrival, far.last_arrival) >= IDLE

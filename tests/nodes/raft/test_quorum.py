@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
+from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.errors import NotLeader
-from squall.nodes.raft.roles import Follower
+from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore, ReplicaKey
+from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.roles import Candidate, Follower
+from tests.nodes.raft.alone import VOTERS, Clock, config
 
 
 def test_a_single_voter_leads_and_commits_once_its_disk_has_it(make_cluster: Any) -> None:
@@ -22,6 +28,20 @@ def test_a_single_voter_leads_and_commits_once_its_disk_has_it(make_cluster: Any
     assert leader.high_watermark == 1, "counted before it was durable"
     leader.flush(cluster.now)
     assert leader.high_watermark == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_single_voter_that_died_as_a_candidate_leads_once_it_stands_again(seed: int) -> None:
+    """Observer rule DUE, `worlds` seed 987210: without a back-off it remained a candidate until the next event."""
+    only = replace(config(), voters=VOTERS[:1])
+    disk = SimDisk(Random(0))
+    QuorumStateStore(disk, only.directory).write(QuorumState(3, voted=ReplicaKey(1, only.directory_id)))
+    replica = RaftReplica(only, disk=disk, clock=Clock(), rng=Random(seed), trace=NullTrace(), now=0)
+    assert isinstance(replica.role, Candidate)
+    while not replica.is_leader:
+        replica.tick(replica.deadline())
+        replica.flush(0)
+        assert replica.is_leader or replica.role.backing_off
 
 
 @pytest.mark.parametrize("voters", [3, 5])

@@ -146,6 +146,30 @@ def test_the_peer_of_a_dead_process_hears_of_it() -> None:
     bench.kernel.run_until_complete(main())
 
 
+@pytest.mark.parametrize("sends", [True, False])
+def test_what_is_sent_to_a_dead_process_is_reset_although_its_own_reset_waits(sends: bool) -> None:
+    """`worlds` seed 987305: after a long stall a follower waited for seconds, in a whole cluster."""
+    bench = Bench(seed=3)
+
+    async def main() -> int:
+        stream = await bench.connect()
+        bench.network.block("server", "client", "cut")
+        await stream.send(b"its echo stalls")
+        await asyncio.sleep(8)
+        bench.network.abandon("server")
+        bench.network.unblock("cut")
+        began = bench.kernel.now
+        if sends:
+            await stream.send(b"nobody is there")
+        with pytest.raises(ConnectionResetError):
+            while True:
+                await stream.receive()
+        return bench.kernel.now - began
+
+    waited = bench.kernel.run_until_complete(main())
+    assert waited < SECOND // 10 if sends else waited > SECOND
+
+
 def latencies(speed: NetworkSpeed, count: int = 20_000) -> list[int]:
     rng = Random(1)
     return sorted(speed.draw(rng) for _ in range(count))
