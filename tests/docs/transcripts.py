@@ -26,7 +26,7 @@ from pathlib import Path
 FENCE = re.compile(r"^```(\w*) ?([\w ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARYING = re.compile(r"(…|\b[0-9a-f]{16,}\b|(?<![A-Za-z0-9])\d{1,3}(?: \d{3}\b)+|\d[\d:.,+T-]*|\s+)")
 REPEATABLE = re.compile(r"\bsquall (plan|simulate|shrink|mutants|suite)\b")
-OF_THE_MACHINE = re.compile(r"^time\b|per second|\bin \d[\d.]* s\b")
+OF_THE_MACHINE = re.compile(r"^time\b|per second|\bin \d[\d.]* s\b|\bruns, \d[\d.]* s$")
 """Lines of such commands that say how fast this machine was."""
 NUMBER = r"\d[\d:.,+T-]*(?: \d{3}\b)*"
 
