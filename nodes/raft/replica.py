@@ -43,8 +43,8 @@ from squall.nodes.raft.voters import KRAFT_VERSION, KRAFT_VOTERS, VoterSet, kraf
 __all__ = ["CommittedBatch", "RaftReplica"]
 
 TRANSITIONS_PER_TICK = 4
-"""A transition may leave work to do at once. A quorum of one that has lost an election, since it died meanwhile, may
-back off for no time at all, and is prospective, candidate and leader in the same tick."""
+"""A transition may leave work to do at once. A quorum of one whose process died as a candidate may draw a back-off of
+zero. In one tick it then loses that election, is prospective, candidate of the next epoch, and leader."""
 
 
 class Pusher(Protocol):

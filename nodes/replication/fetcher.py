@@ -245,7 +245,11 @@ class ReplicaFetcher:
         to the request before, it does not tell again.
         """
         before = self._asked.get(key)
-        if before is None or before.followed is not followed or _place(before.position) != _place(position):
+        if (
+            before is None
+            or before.followed is not followed
+            or _without_log_start(before.position) != _without_log_start(position)
+        ):
             return number
         return before.request
 
@@ -325,7 +329,7 @@ class ReplicaFetcher:
             return replica.end_offset >= asked.offset
         if self._followed.get(key) is not one.followed or key in self._unwanted:
             return False
-        return _place(replica.fetch_position()) == _place(asked)
+        return _without_log_start(replica.fetch_position()) == _without_log_start(asked)
 
     def _take(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         replica = one.followed.replica
@@ -410,7 +414,7 @@ class ReplicaFetcher:
         self._note_move(replica, high_watermark)
 
 
-def _place(position: FetchPosition) -> tuple[int, int, int]:
+def _without_log_start(position: FetchPosition) -> tuple[int, int, int]:
     """What the records of an answer depend on."""
     return position.offset, position.last_fetched_epoch, position.leader_epoch
 

@@ -26,7 +26,7 @@ def draw_splits(seed: object, brokers: tuple[str, ...], controllers: tuple[str, 
     drawn: list[SwarmFault] = []
     if not groups or rng.random() >= SPLIT:
         return drawn
-    weights = [1 if nodes is brokers else len(controllers) - 2 for nodes in groups]
+    weights = [1 if nodes is brokers else max(1, len(controllers) - 2) for nodes in groups]
     for _ in range(rng.randint(1, 4)):
         length = log_uniform(rng, 0.4, 6.0)
         at = rng.uniform(0.3, max(0.4, load - 0.5 - length))

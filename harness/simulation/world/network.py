@@ -177,7 +177,7 @@ class SimNetwork:
         """Send one frame; silently lost if the connection is closed, like bytes in a dead socket's buffer."""
         far = end.peer
         if not end.open or far is None or not far.open or far.doomed:
-            self._meet_nobody(end)
+            self._answer_with_reset(end)
             return
         if self.buggify is not None and self._resets_as_idle(end, far, self.buggify):
             self.reset(end)
@@ -186,7 +186,7 @@ class SimNetwork:
             self._remember(end, frame)
         self._put(far, frame, len(frame))
 
-    def _meet_nobody(self, end: ConnectionEnd) -> None:
+    def _answer_with_reset(self, end: ConnectionEnd) -> None:
         """Answer a frame to an end that is gone: a host resets what it has no connection for.
 
         The end of the stream is on its way already, and comes first, unless retransmissions wait after a stall.

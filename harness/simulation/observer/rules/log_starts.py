@@ -98,13 +98,10 @@ class LogStarts(Rule):
             ages[batch.base] = batch.last, BatchHeader.read(content).max_timestamp
         self._aged_to[place] = end
 
-    def _all_too_old(self, turn: ReplicaTurn, start: int) -> bool:
-        """Whether all below a start that was not below an earlier one was older than may be kept."""
-        process, key = turn.process, (turn.replica.topic_id, turn.replica.partition)
-        age = self._setting(process, turn.replica.topic, "retention.ms")
-        if age < 0:
-            return False
-        oldest = process.clock.now_ms() - age + CLOCK_SLACK_MS
+    def _all_too_old(self, turn: ReplicaTurn, start: int, age: int) -> bool:
+        """Return whether all batches between the start before and this one are older than `age` milliseconds."""
+        key = turn.replica.topic_id, turn.replica.partition
+        oldest = turn.process.clock.now_ms() - age + CLOCK_SLACK_MS
         before = self._starts.get(key, 0)
         removed = [stamp for base, (last, stamp) in self._ages.get(key, {}).items() if before <= base and last < start]
         return all(stamp < oldest for stamp in removed)
@@ -116,15 +113,13 @@ class LogStarts(Rule):
         if start <= asked:
             return
         limit = self._setting(process, replica.topic, "retention.bytes")
+        age = self._setting(process, replica.topic, "retention.ms")
         kept = self._bytes_of(replica)
         dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
-        if (limit >= 0 and kept >= limit) or self._all_too_old(turn, start):
+        if (limit >= 0 and kept >= limit) or (age >= 0 and self._all_too_old(turn, start, age)):
             return
-        if (limit >= 0 or self._setting(process, replica.topic, "retention.ms") >= 0) and (
-            turn.cut is not None or dying
-        ):
+        if max(limit, age) >= 0 and (turn.cut is not None or dying):
             return
-        age = self._setting(process, replica.topic, "retention.ms")
         kept_are = f"the records from there on have {kept} bytes of the {limit} that are to be kept"
         raise InvariantBroken(
             "DP-18",

@@ -35,7 +35,8 @@ class ProducerStates(WholeLogRule):
         super().replica_examined(turn, committed_before)
         process, replica = turn.process, turn.replica
         place = process.name, process.incarnation, replica.topic_id, replica.partition
-        if self._ends.get(place, replica.log.start_offset) < replica.log.start_offset:
+        start = replica.log.start_offset
+        if turn.cut == start and self._ends.get(place, start) < start:  # not so when it appends, and deletes a part
             self._check_forgotten(turn)
         self._ends[place] = replica.end_offset
 

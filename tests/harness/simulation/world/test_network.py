@@ -155,7 +155,7 @@ def test_what_is_sent_to_a_dead_process_is_reset_although_its_own_reset_waits(se
         stream = await bench.connect()
         bench.network.block("server", "client", "cut")
         await stream.send(b"its echo stalls")
-        await asyncio.sleep(8)
+        await asyncio.sleep(8)  # in virtual time, as long as the stall is to be
         bench.network.abandon("server")
         bench.network.unblock("cut")
         began = bench.kernel.now

@@ -11,7 +11,8 @@ The third case is why the check runs at the moment of the decision: later, a bro
 back.
 
 A broker that has been told to shut down stays fenced in that incarnation, whatever arrives of it later: it would be
-elected, and lead nothing for a session. Asserted when an image is newer than any before. Legal: a later incarnation.
+elected, and lead nothing for a session. Asserted when an image is newer than any before, and as new as that by which
+the controller decided. Legal: a later incarnation.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class ControlledShutdown(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._undue: list[str] = []
-        self._let_go: dict[int, int] = {}
-        """By broker id, the epoch of the last incarnation that a controller has told to shut down."""
+        self._let_go: dict[int, tuple[int, int]] = {}
+        """By broker id, the broker epoch that a controller has told to shut down, and the end of its image then."""
         self._looked_at = -1
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
@@ -49,8 +50,10 @@ class ControlledShutdown(Rule):
         asked, told = request.body, request.answer.response
         if not isinstance(asked, BrokerHeartbeatRequest) or not isinstance(told, BrokerHeartbeatResponse):
             return
-        if told.should_shut_down and not told.error_code:
-            self._let_go[asked.broker_id] = asked.broker_epoch
+        decider = node_of_quorum(node)
+        image = None if decider is None or decider.controller is None else decider.controller.image
+        if told.should_shut_down and not told.error_code and image is not None:
+            self._let_go[asked.broker_id] = asked.broker_epoch, image.last_offset
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """Check at once, before the decision changes the controller's image."""
@@ -73,9 +76,11 @@ class ControlledShutdown(Rule):
             self._check_fenced(image)
 
     def _check_fenced(self, image: MetadataImage) -> None:
-        for broker, epoch in self._let_go.items():
+        for broker, (epoch, offset) in self._let_go.items():
             registration = image.brokers.get(broker)
-            if registration is not None and registration.epoch == epoch and not registration.fenced:
+            if registration is None or registration.epoch != epoch or image.last_offset < offset:
+                continue
+            if not registration.fenced:
                 raise InvariantBroken(
                     "CS-04",
                     f"broker {broker} of epoch {epoch} was told to shut down, and is not fenced at offset "

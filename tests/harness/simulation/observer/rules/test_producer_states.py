@@ -63,17 +63,26 @@ def test_dp_05_breaks_when_a_replica_knows_less_than_its_log_has() -> None:
         examine(log_of(3, known=2))
 
 
-def restarted(*knows: int) -> None:
-    """A replica with two batches starts its log again at offset 5, and then knows the batches at these offsets."""
+def restarted(*knows: int, cut: int | None = 5) -> None:
+    """A replica with two batches starts its log again at offset 5, and then knows the batches at these offsets.
+
+    Without a cut it has appended in that turn, and then deleted what is below 5.
+    """
     rule = ProducerStates(Cluster().observer.cluster)
     process = SimpleNamespace(name="b1", incarnation=1)
     watched = SimpleNamespace(log=SimpleNamespace(name="events-0"))
-    for start, end, known in ((0, 2, (0, 1)), (5, 6, knows)):
+    for start, end, known, where in ((0, 2, (0, 1), None), (5, 6, knows, cut)):
         states = producers_of(HandMadeLog(*(produced(number) for number in known)).headers())
         log = SimpleNamespace(start_offset=start, producers=states)
-        replica = SimpleNamespace(topic="events", topic_id=bytes(16), partition=0, log=log, end_offset=end)
-        rule._known["b1", "events", bytes(16), 0] = 1
-        turn: Any = SimpleNamespace(process=process, watched=watched, replica=replica, cut=None)
+        replica = SimpleNamespace(
+            topic="events",
+            topic_id=bytes(16),
+            partition=0,
+            log=log,
+            end_offset=end,
+            read=lambda *_, **__: memoryview(b""),
+        )
+        turn: Any = SimpleNamespace(process=process, watched=watched, replica=replica, cut=where)
         rule.replica_examined(turn, 0)
 
 
@@ -84,6 +93,10 @@ def test_dp_05_breaks_when_a_log_that_starts_again_keeps_its_producers() -> None
 
 def test_a_log_that_starts_again_knows_what_it_has_since() -> None:
     restarted(5)
+
+
+def test_producers_outlive_records_that_are_appended_and_deleted_in_one_turn() -> None:
+    restarted(0, 1, cut=None)
 
 
 def test_dp_05_breaks_when_a_replica_knows_what_was_truncated() -> None:

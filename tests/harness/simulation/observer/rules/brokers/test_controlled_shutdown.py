@@ -1,4 +1,4 @@
-"""CS-04 as the observer asserts it of the time after: a broker that was told to shut down stays fenced."""
+"""CS-04 after the permission: a broker that was told to shut down stays fenced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 
 
 class Controller:
-    """It has told broker 1 of epoch 7 what `told` says."""
+    """Its image ends at offset 10, and it has answered a heartbeat of broker 1, of epoch 7, with these fields."""
 
     def __init__(self, **told: Any) -> None:
         self.images = SimpleNamespace(newest_image=None)
@@ -23,7 +23,8 @@ class Controller:
         asked = BrokerHeartbeatRequest(broker_id=1, broker_epoch=7, want_shut_down=True)
         request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, "node-1", "CONTROLLER", 5, 0)
         request.answer = Answer(response=BrokerHeartbeatResponse(is_fenced=True, **told))
-        self.rule.answered(SimpleNamespace(), SimpleNamespace(), request)  # type: ignore[arg-type]
+        node = SimpleNamespace(controller=SimpleNamespace(image=SimpleNamespace(last_offset=10)))
+        self.rule.answered(SimpleNamespace(), node, request)  # type: ignore[arg-type]
 
     def decides(self, offset: int, *, epoch: int = 7, fenced: bool) -> None:
         broker = SimpleNamespace(epoch=epoch, fenced=fenced)
@@ -36,6 +37,10 @@ def test_a_broker_that_was_told_to_stop_is_not_unfenced() -> None:
     controller.decides(10, fenced=True)
     with pytest.raises(InvariantBroken, match=r"^CS-04: broker 1 of epoch 7 was told to shut down, .* at offset 11 "):
         controller.decides(11, fenced=False)
+
+
+def test_an_image_from_before_the_decision_may_have_it_unfenced() -> None:
+    Controller(should_shut_down=True).decides(9, fenced=False)
 
 
 def test_its_next_incarnation_is() -> None:
