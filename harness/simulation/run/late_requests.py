@@ -8,7 +8,9 @@ this client overhears some requests between nodes, and repeats them:
 
 * unchanged, after a random time;
 * with one of its epochs lowered, or with an ISR that no leader may propose: the receiver must refuse it. News of a
-  leader of the quorum are repeated unchanged only.
+  leader of the quorum are repeated unchanged only;
+* the last ordinary heartbeat of a broker, soon after the broker asked to stop: it must not make the broker a leader
+  again (CS-04).
 
 Only requests that the protocols fence are repeated. An administrator's would be carried out twice, a registration would
 return a dead incarnation to life, and both would be right. `observer/rules/clients/fenced_requests.py` judges the
@@ -20,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from squall.harness.simulation.world.connector import SimStream
@@ -49,6 +51,7 @@ UNCHANGED = 0.5
 """The probability that a request is repeated as it was."""
 NO_BROKER = 999
 """An id that no broker has."""
+HEARTBEAT = int(ApiKey.BROKER_HEARTBEAT).to_bytes(2, "big")
 UNKNOWN_STATE = 7
 """A leader recovery state that AlterPartition does not have."""
 
@@ -62,6 +65,27 @@ class Overheard:
     frame: bytes
 
 
+class StoppingBrokers:
+    """The last ordinary heartbeats of brokers that ask to stop."""
+
+    def __init__(self) -> None:
+        self._ordinary: dict[str, Overheard] = {}
+        self._late: deque[Overheard] = deque(maxlen=KEPT)
+
+    def overhear(self, broker: str, heartbeat: Overheard) -> None:
+        """Take note of a heartbeat. `broker` is the address of its sender."""
+        _, message = decode_request(heartbeat.frame)
+        assert isinstance(message, BrokerHeartbeatRequest)
+        if not message.want_shut_down:
+            self._ordinary[broker] = heartbeat
+        elif broker in self._ordinary:
+            self._late.append(self._ordinary[broker])
+
+    def next_heartbeat(self) -> Overheard | None:
+        """Return one that is outdated by its broker's wish to stop, and was not returned for that wish before."""
+        return self._late.popleft() if self._late else None
+
+
 class LateRequests:
     """See the module."""
 
@@ -71,6 +95,7 @@ class LateRequests:
         self._nodes = {one.address for one in world.places}
         self._kept: dict[bytes, deque[Overheard]] = {}
         self._streams: dict[tuple[str, int], SimStream] = {}
+        self._stopping = StoppingBrokers()
         self.sent = 0
 
     async def run(self) -> None:
@@ -79,6 +104,8 @@ class LateRequests:
         try:
             while True:
                 await asyncio.sleep(self._rng.uniform(*PAUSE))
+                if heartbeat := self._stopping.next_heartbeat():
+                    await self._send(heartbeat)
                 if self._kept:
                     await self._repeat(self._rng.choice(self._kept[self._rng.choice(sorted(self._kept))]))
         finally:
@@ -90,14 +117,20 @@ class LateRequests:
         key = frame[:2]
         if key not in _REPEATED or source not in self._nodes:
             return
+        request = Overheard(address, port, bytes(frame))
+        if key == HEARTBEAT:
+            self._stopping.overhear(source, request)
         if key not in _FREQUENT or self._rng.random() < OVERHEARD:
-            kept = self._kept.setdefault(key, deque(maxlen=KEPT))
-            kept.append(Overheard(address, port, bytes(frame)))
+            self._kept.setdefault(key, deque(maxlen=KEPT)).append(request)
 
     async def _repeat(self, request: Overheard) -> None:
-        frame = request.frame if self._rng.random() < UNCHANGED else outdated(request.frame, self._rng)
+        if self._rng.random() >= UNCHANGED:
+            request = replace(request, frame=outdated(request.frame, self._rng))
+        await self._send(request)
+
+    async def _send(self, request: Overheard) -> None:
         try:
-            await (await self._stream(request.address, request.port)).send(frame)
+            await (await self._stream(request.address, request.port)).send(request.frame)
         except OSError:
             self._streams.pop((request.address, request.port), None)
         else:

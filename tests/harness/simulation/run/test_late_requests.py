@@ -10,7 +10,7 @@ import pytest
 
 from squall.harness.simulation.observer.rules.clients import fenced_requests
 from squall.harness.simulation.run import run
-from squall.harness.simulation.run.late_requests import NO_BROKER, LateRequests, outdated
+from squall.harness.simulation.run.late_requests import NO_BROKER, LateRequests, Overheard, StoppingBrokers, outdated
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.node.base import BaseNode
@@ -97,6 +97,29 @@ def test_no_changed_proposal_may_be_accepted() -> None:
         assert any(found.values()), one
         reasons.update(name for name, holds in found.items() if holds)
     assert len(reasons) == 7
+
+
+def heartbeat(broker: int, metadata_offset: int, *, stops: bool = False) -> Overheard:
+    message = BrokerHeartbeatRequest(broker, 12, metadata_offset, want_shut_down=stops)
+    version = VERSIONS[ApiKey.BROKER_HEARTBEAT]
+    return Overheard("c1", 9093, b"".join(encode_request(ApiKey.BROKER_HEARTBEAT, version, 7, "node-1", message)))
+
+
+def test_the_last_ordinary_heartbeat_of_a_broker_that_asks_to_stop_is_late() -> None:
+    brokers = StoppingBrokers()
+    brokers.overhear("b2", heartbeat(2, 70))
+    brokers.overhear("b1", heartbeat(1, 70))
+    brokers.overhear("b1", heartbeat(1, 71))
+    assert brokers.next_heartbeat() is None
+    brokers.overhear("b1", heartbeat(1, 72, stops=True))
+    assert brokers.next_heartbeat() == heartbeat(1, 71)
+    assert brokers.next_heartbeat() is None
+
+
+def test_a_broker_that_only_asks_to_stop_has_no_late_heartbeat() -> None:
+    brokers = StoppingBrokers()
+    brokers.overhear("b1", heartbeat(1, 72, stops=True))
+    assert brokers.next_heartbeat() is None
 
 
 # -- under faults ---------------------------------------------------------------------------------------------------
