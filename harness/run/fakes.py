@@ -91,6 +91,9 @@ class FakeOperator:
         self.asked.append(f"add voter {host}")
         self._voters.append(host)
 
+    async def unregister(self, host: str) -> None:
+        self.asked.append(f"unregister {host}")
+
     async def set_feature(self, name: str, level: int) -> None:
         self.asked.append(f"set feature {name} to level {level}")
 

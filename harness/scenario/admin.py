@@ -84,6 +84,9 @@ class ClusterAdmin:
     async def add_voter(self, host: str) -> None:
         await _done(self._client.add_voter(self._ids[host], CONTROLLER_LISTENER, self._controllers[host]))
 
+    async def unregister(self, host: str) -> None:
+        await _done(self._client.unregister(self._ids[host]))
+
     async def set_feature(self, name: str, level: int) -> None:
         await _done(self._client.set_feature(name, level))
 

@@ -156,6 +156,10 @@ class ClusterOperator(Protocol):
         """Add a controller that follows the quorum to its voters."""
         ...
 
+    async def unregister(self, host: str) -> None:
+        """Remove the registration of a broker that is lost for ever (KIP-631)."""
+        ...
+
     async def set_feature(self, name: str, level: int) -> None:
         """Set the level of a feature of the cluster; 0 switches it off."""
         ...

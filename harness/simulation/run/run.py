@@ -73,6 +73,7 @@ from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.splits import draw_splits
 from squall.harness.simulation.swarm.swarm import Swarm
+from squall.harness.simulation.swarm.unregistered import draw_unregistered
 from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
@@ -464,6 +465,7 @@ class Simulation:
                         faults += draw_power_losses(seed, view.brokers, load)
                     faults += draw_splits(seed, *nodes, load)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
+                    faults += draw_unregistered(seed, view.brokers, load)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
                         faults += draw_voter_changes(seed, view.controllers, load)

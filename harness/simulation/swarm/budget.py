@@ -2,8 +2,8 @@
 
 Kafka promises that acknowledged records survive fewer *unclean* broker restarts than min.insync.replicas, counted until
 all replicas are in sync again, with eligible leader replicas kept (KIP-966). A controller cannot distinguish an unclean
-restart that lost data from a harmless one. So as soon as one of them does lose data (`power-loss`, `wipe-disk`), all
-of them count:
+restart that lost data from a harmless one. So as soon as one of them does lose data (`power-loss`, `wipe-disk`) or is
+unregistered, which tells the controller that it has, all of them count:
 
 * without eligible leader replicas no broker may lose data;
 * with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
@@ -27,13 +27,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER
+from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER, UNREGISTER_BROKER
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.node.node import Node
 
-LOSSY = ("power-loss-broker", "wipe-disk")
+LOSSY = ("power-loss-broker", "wipe-disk", UNREGISTER_BROKER)
 FLUSH_MESSAGES = "flush.messages"
 CRASHING = (
     "crash-broker",

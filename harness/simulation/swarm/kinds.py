@@ -59,6 +59,10 @@ RECONFIGURE_BROKER = "reconfigure-broker"
 RECONFIGURATIONS = {RECONFIGURE_BROKER: "restarts with other settings"}
 """What operators also do with brokers where a scenario says `swarm: worlds` (`reconfigured.py`)."""
 
+UNREGISTER_BROKER = "unregister-broker"
+UNREGISTRATIONS = {UNREGISTER_BROKER: "brokers unregistered"}
+"""What operators also do with brokers that are down where a scenario says `swarm: worlds` (`unregistered.py`)."""
+
 MOMENT_KINDS = {
     "crash-at-moment": "crashes",
     "power-loss-at-moment": "crashes",
@@ -79,7 +83,7 @@ ENSEMBLE_KINDS = {
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica", "ControlledShutdown")
 """Requests of a ZooKeeper-era controller to brokers, and the one of a broker that wants to stop."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | RECONFIGURATIONS | MOMENT_KINDS | ENSEMBLE_KINDS
+UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | RECONFIGURATIONS | UNREGISTRATIONS | MOMENT_KINDS | ENSEMBLE_KINDS
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

@@ -25,9 +25,10 @@ from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES
+from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES, UNREGISTER_BROKER
 from squall.harness.simulation.swarm.moments import Moment, Moments
 from squall.harness.simulation.swarm.moved import port_of
+from squall.harness.simulation.swarm.unregistered import WITH_EMPTY_DISK
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.world import CLIENT_ADDRESS, ENSEMBLE, SimWorld
@@ -46,6 +47,8 @@ CRASHES_AT_MOMENT = ("crash-at-moment", "power-loss-at-moment")
 
 TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
 """An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
+
+UNREGISTER_AGAIN_SECONDS = 0.1
 
 _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 
@@ -111,7 +114,7 @@ class Swarm:
             self._voters.ended(fault.kind)
             if edits:
                 self._budget.edit_ended(answered=effect > 0)
-            elif fault.moment is None:
+            elif fault.moment is None and (effect or fault.kind != UNREGISTER_BROKER):
                 self._budget.ended(fault.kind, fault.hosts[0])
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
@@ -148,6 +151,8 @@ class Swarm:
                 return self._trouble_ensemble(fault)
             case "switch-eligible-leaders":
                 return await self._switch(fault)
+            case "unregister-broker":
+                return await self._unregister(identity, fault)
         return await self._as_written(identity, fault, fault.words)
 
     async def _as_written(self, identity: str, fault: SwarmFault, words: Mapping[str, object]) -> int:
@@ -297,6 +302,29 @@ class Swarm:
         await asyncio.sleep(fault.duration)
         on = await self._set_eligible_leaders(1, TAKE_BACK_ATTEMPTS)
         return int(off and on)
+
+    async def _unregister(self, identity: str, fault: SwarmFault) -> int:
+        """Kill a broker, unregister it, perhaps empty its disk, and start it. Return 1 if it is known when, else 0.
+
+        A request without an answer may be carried out at any time after, so for the budget such a broker never returns.
+        """
+        assert self._operator is not None, "a swarm that unregisters brokers has an operator"
+        host, loop = self._world.sim_hosts[fault.hosts[0]], asyncio.get_running_loop()
+        back_at = loop.time() + fault.duration
+        await host.call("proc.kill", id=identity, name="node", ttl=fault.duration)
+        attempts, unregistered = 0, False
+        while not unregistered and loop.time() < back_at:
+            attempts += 1
+            try:
+                await self._operator.unregister(fault.hosts[0])
+                unregistered = True
+            except OperationRefused:
+                await asyncio.sleep(UNREGISTER_AGAIN_SECONDS)
+        await asyncio.sleep(max(0.0, back_at - loop.time()))
+        if unregistered and fault.amount < WITH_EMPTY_DISK:
+            host.process.wipe_disk()
+        await host.call("heal", id=identity)
+        return int(unregistered and attempts == 1)
 
     async def _set_eligible_leaders(self, level: int, attempts: int) -> bool:
         assert self._operator is not None, "a swarm that switches features has an operator"

@@ -46,6 +46,7 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.nodes.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -57,6 +58,7 @@ from squall.workloads.clients.native.admin import (
     Address,
     AdminError,
     NativeAdmin,
+    NotAsked,
     error_name,
 )
 
@@ -69,6 +71,7 @@ QUORUM_VERSION: Final = 2
 ADD_VOTER_VERSION: Final = 0
 REMOVE_VOTER_VERSION: Final = 0
 FEATURES_VERSION: Final = 1
+UNREGISTER_VERSION: Final = 0
 API_VERSIONS_VERSION: Final = 3
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -231,6 +234,24 @@ class NativeOperator(NativeAdmin):
             return [(answer.error_code, answer.error_message)]
 
         await self._first(self.controllers, ask, f"add voter {voter}")
+
+    async def unregister(self, broker: int) -> None:
+        """Remove the registration of a broker that is lost for ever. It is an error if it has none.
+
+        Asks one broker only: a request without an answer may be carried out later, when the broker has returned.
+        """
+        what, request = f"unregister broker {broker}", UnregisterBrokerRequest(broker)
+        for address in self.brokers:
+            try:
+                answer = await self._ask(
+                    address, request, UNREGISTER_VERSION, UnregisterBrokerResponse, OPERATION_SECONDS
+                )
+            except NotAsked:
+                continue
+            if answer.error_code:
+                raise AdminError(f"{what}: {answer.error_message or error_name(answer.error_code)}")
+            return
+        raise ConnectionError(f"{what}: no reachable broker")
 
     async def set_feature(self, name: str, level: int) -> None:
         """Set the level of a feature of the cluster; a lower one than before is a safe downgrade."""

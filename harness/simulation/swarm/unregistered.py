@@ -1,0 +1,40 @@
+"""Draw brokers that die, are unregistered by an operator, and return after all.
+
+An operator unregisters a broker that is lost for ever (KIP-631). What returns under its id later may be a new machine
+with an empty disk, or the old one whose disk was repaired. The controller cannot distinguish the two, and knows no
+registration with which it could compare: the broker must have lost everything in its eyes (EL-05, RA-07). So the fault
+budget counts such a broker among those that lose data, whether it does or not.
+
+Half of them return with an empty disk.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.entries import log_uniform
+from squall.harness.simulation.swarm.kinds import UNREGISTER_BROKER
+
+UNREGISTERED: Final = 0.2
+"""The share of seeds in which brokers are unregistered."""
+WITH_EMPTY_DISK: Final = 0.5
+"""Below this amount, a fault removes the broker's disk as well."""
+
+
+def draw_unregistered(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
+    """Draw this seed's unregistered brokers, one after the other; the last is back before `load` seconds are over."""
+    rng = Random(f"{seed}/unregistered")
+    if rng.random() >= UNREGISTERED:
+        return []
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 4.0)
+    while True:
+        duration = log_uniform(rng, 0.3, 6.0)
+        if at + duration >= load - 2.0:
+            return drawn
+        drawn.append(
+            SwarmFault(round(at, 6), UNREGISTER_BROKER, (rng.choice(brokers),), round(duration, 6), rng.random())
+        )
+        at += duration + rng.uniform(0.5, 3.0)
