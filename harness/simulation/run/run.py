@@ -463,9 +463,9 @@ class Simulation:
                     others = partial(other_settings, self.scenario)
                     if may_lose_power(self.scenario, self.seed):
                         faults += draw_power_losses(seed, view.brokers, load)
+                        faults += draw_unregistered(seed, view.brokers, load)
                     faults += draw_splits(seed, *nodes, load)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
-                    faults += draw_unregistered(seed, view.brokers, load)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
                         faults += draw_voter_changes(seed, view.controllers, load)
