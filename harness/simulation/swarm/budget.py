@@ -13,6 +13,9 @@ unregistered, which tells the controller that it has, all of them count:
   an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
   outstanding. The change lasts until the operator has its answers, however long these take; one without an answer may
   still arrive later, for as long as a fault can hold a message;
+* a broker that stops and does not know whether it is registered waits for an answer, but not for ever. Without one it
+  proves an earlier epoch at its next start, if any, and the controller may take its stop for a crash (seed 60105 of
+  worlds). So its clean restart counts as a crash;
 * where brokers sync every record before they answer for it (`flush.messages` 1 on all topics), a power loss takes no
   record, and counts as a crash;
 * failing disks of controllers are a minority at any time. Durable data of controllers is never removed;
@@ -27,8 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER, UNREGISTER_BROKER
+from squall.harness.simulation.swarm.kinds import MOVE_VOTER, RECONFIGURE_BROKER, UNREGISTER_BROKER
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.broker.hosting.config import NO_EPOCH
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.node.node import Node
@@ -43,6 +47,7 @@ CRASHING = (
     RECONFIGURE_BROKER,
 )
 """A reconfigured broker stops cleanly, and is killed if it takes too long."""
+CLEAN_STOPS = ("restart-broker", MOVE_VOTER)
 LATEST_ARRIVAL = 15.0
 """Seconds within which a request arrives that no answer came to: the longest fault of a link."""
 DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
@@ -58,8 +63,8 @@ class FaultBudget:
         self._min_isr = min((topic.min_insync_replicas for topic in topics), default=1)
         self._all_synced = bool(topics) and all(topic.config.get(FLUSH_MESSAGES) == 1 for topic in topics)
         self._crashed: dict[str, bool] = {}
-        self._under_way: dict[str, int] = {}
-        """By host, how many allowed faults are not over; they may be late to begin."""
+        self._under_way: dict[str, list[str]] = {}
+        """By host, the kinds of the allowed faults that count and are not over; they may be late to begin."""
         self._failing_controllers: dict[str, float] = {}
         self._edits: int = 0
         self._edited_until: float | None = None
@@ -85,13 +90,13 @@ class FaultBudget:
                 return False
         self._crashed = crashed
         if not at_once:
-            self._under_way[host] = self._under_way.get(host, 0) + 1
+            self._under_way.setdefault(host, []).append(kind)
         return True
 
     def ended(self, kind: str, host: str) -> None:
         """Record that an allowed fault is over."""
-        if self._counted_as(kind, host) is not None:
-            self._under_way[host] -= 1
+        if kind in self._under_way.get(host, ()):
+            self._under_way[host].remove(kind)
 
     def _counted_as(self, kind: str, host: str) -> str | None:
         """Return the kind that a fault counts as, None if it takes nothing from a broker."""
@@ -99,7 +104,13 @@ class FaultBudget:
             kind = kind.replace("-controller", "-broker")
         if kind == "power-loss-broker" and self._all_synced:
             kind = "crash-broker"
+        if kind in CLEAN_STOPS and host in self._world.cluster.brokers and not self._knows_its_registration(host):
+            kind = "crash-broker"
         return kind if kind in LOSSY or kind in CRASHING else None
+
+    def _knows_its_registration(self, host: str) -> bool:
+        node = self._world.processes[host].node
+        return node is None or node.broker is None or node.broker.lifecycle.epoch != NO_EPOCH
 
     def allows_edit(self, duration: float) -> bool:
         """Return whether an operator may change min.insync.replicas now and restore it after `duration` seconds."""
@@ -159,7 +170,7 @@ class FaultBudget:
         An allowed fault may crash its host at any time until it is over. Until then a running broker does not count as
         back: a fault of a millisecond begins two milliseconds after it was allowed (seed 981321 of worlds).
         """
-        if self._under_way.get(name, 0):
+        if self._under_way.get(name):
             return False
         process = self._world.processes[name]
         if process.node is None or process.node.broker is None:

@@ -118,6 +118,18 @@ def test_a_broker_that_is_still_to_crash_counts_as_crashed() -> None:
     cluster.end()
 
 
+def test_a_clean_restart_of_a_broker_that_may_be_registered_counts_as_a_crash() -> None:
+    """It cannot prove that it stopped cleanly under an epoch that it never learned (seed 60105 of worlds)."""
+    cluster = Cluster()
+    cluster.kill("b1", down=0.1)
+    assert cluster.allows("restart-broker", "b1"), "it starts, and has no answer to its registration"
+    assert not cluster.allows("power-loss-broker", "b2")
+    cluster.recover()
+    assert cluster.allows("restart-broker", "b1")
+    assert cluster.allows("power-loss-broker", "b2")
+    cluster.end()
+
+
 def test_nobody_loses_data_between_another_min_isr_and_full_isrs() -> None:
     """EL-06: it empties the list of eligible leader replicas (found by seed 15 of control-plane)."""
     cluster = Cluster()
