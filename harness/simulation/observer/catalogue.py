@@ -17,6 +17,7 @@ from squall.harness.simulation.observer.rules.clients.fenced_requests import Fen
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
@@ -87,6 +88,7 @@ RULES: tuple[type[Rule], ...] = (
     ControlPlane,
     StoppedReplicas,
     RefusedRecords,
+    ReasonsToRefuse,
     NewLogs,
     LogBounds,
     LogStarts,

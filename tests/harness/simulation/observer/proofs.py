@@ -30,6 +30,7 @@ from squall.harness.simulation.observer.rules.clients.fenced_requests import Fen
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
@@ -106,10 +107,10 @@ from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication import replica as replica_module
 from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
-from squall.nodes.replication.ports import AppendAnswer, Applied, OffsetAnswer, PartitionState
+from squall.nodes.replication.ports import AppendAnswer, Applied, EpochEndAnswer, OffsetAnswer, PartitionState
 from squall.nodes.replication.remote import RemoteReplica
 from squall.nodes.replication.replica import ACKS_ALL, TopicPartitionReplica
-from squall.nodes.replication.serving import LATEST_TIMESTAMP
+from squall.nodes.replication.serving import LATEST_TIMESTAMP, ServingReplica
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
@@ -393,6 +394,15 @@ def serves_held_requests_in_reverse(monkeypatch: pytest.MonkeyPatch) -> None:
             self._queue.appendleft(inbound)
 
     monkeypatch.setattr(RequestChannel, "put_back", put_back)
+
+
+def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader refuses to say where epochs end, as if it did not lead."""
+
+    def refused(self: ServingReplica, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
+        return EpochEndAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
 
 
 def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -817,6 +827,14 @@ PROOFS: tuple[Proof, ...] = (
         damages_what_followers_fetch,
         "two-hop-failover",
         "test_refused_records::test_a_refusal_in_the_turn_in_which_the_node_dies_says_nothing",
+    ),
+    Proof(
+        ReasonsToRefuse,
+        "REASON",
+        knows_no_ends_of_epochs,
+        "worlds",
+        "test_reasons_to_refuse::test_a_request_that_has_waited_may_have_lost_its_leader",
+        seed=1,
     ),
     Proof(
         NewLogs,
