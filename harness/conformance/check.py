@@ -27,6 +27,7 @@ PARTS: tuple[Part, ...] = (
     settings.altered,
     settings.features,
     records.refused_batches,
+    records.unacknowledged,
     records.idempotence,
     records.refused_fetches,
     records.limits,

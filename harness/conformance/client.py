@@ -145,6 +145,20 @@ class ConformanceClient:
         except OSError as trouble:
             raise NotConforming(f"{place(address)} does not take {name_of(request)}: {trouble}") from trouble
 
+    async def ends(self, address: Address, request: Message, version: int) -> bool:
+        """Send a request that has no response. Return whether the node then ends the connection."""
+        asked = ApiVersionsRequest(client_software_name="squall", client_software_version="0")
+        try:
+            connection = await self._connection(address)
+            await connection.send_only(request, version)
+        except OSError as trouble:
+            raise NotConforming(f"{place(address)} does not take {name_of(request)}: {trouble}") from trouble
+        try:
+            await connection.request(asked, APIS[ApiKey.API_VERSIONS].versions[1], ApiVersionsResponse, ANSWER_SECONDS)
+        except ConnectionError:
+            return True
+        return False
+
     async def _versions(self, address: Address) -> dict[int, tuple[int, int]]:
         if address not in self._announced:
             asked = ApiVersionsRequest(client_software_name="squall", client_software_version="0")

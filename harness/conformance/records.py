@@ -124,6 +124,31 @@ async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> Non
     await client.settled(lambda: _read_all(client, topic, number))
 
 
+async def unacknowledged(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Where one of several batches that are sent without acknowledgement is refused, the connection ends.
+
+    That is all that the sender hears. The other batches are appended.
+    """
+    number, unknown = client.rng.randrange(len(topic.partitions)), len(topic.partitions)
+    address, records = topic.leader_of(number), _new_records(client, topic, number)
+    _will_append(client, topic, number, records)
+    batch = bytes(build_batch(records))
+    parts = [PartitionProduceData(one, batch) for one in (number, unknown)]
+    client.rng.shuffle(parts)
+    request = ProduceRequest(
+        acks=NOBODY, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[TopicProduceData(topic.name, parts)]
+    )
+    once = client.on_other_connections()
+    try:
+        await once.ask(address, MetadataRequest(topics=[]), MetadataResponse, since=4)
+        ended = await once.ends(address, request, PRODUCE_VERSION)
+    finally:
+        await once.close()
+    sent = f"a send without acknowledgement to {topic.name}-{number} and to -{unknown}, which is unknown"
+    expect(address, f"whether the connection ends after {sent}", ended, True)
+    await client.settled(lambda: _read_all(client, topic, number))
+
+
 async def idempotence(client: ConformanceClient, topic: CheckedTopic) -> None:
     """Producer ids differ. A batch that is sent again is appended once; a gap, or an older epoch, is refused."""
     number = client.rng.randrange(len(topic.partitions))

@@ -18,6 +18,7 @@ from squall.harness.scenario.cluster import await_whole
 from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
+from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.api_versions import ApiVersionsResponse
@@ -236,8 +237,23 @@ def test_a_part_sees_answers_that_come_when_a_timer_ends(
         conformance(1, (part,), config=SLOW_FOLLOWERS)
 
 
+def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    conformance(1, (records.unacknowledged,))
+
+    def hides(handler: ProduceHandler, request: ServerRequest, response: ProduceResponse) -> None:
+        parts = [part for topic in response.responses for part in topic.partition_responses]
+        if all(part.error_code for part in parts):
+            request.close_connection()
+        else:
+            request.respond_nothing()
+
+    monkeypatch.setattr(ProduceHandler, "_answer_silently", hides)
+    with pytest.raises(NotConforming, match="whether the connection ends after a send without acknowledgement"):
+        conformance(1, (records.unacknowledged,))
+
+
 def test_every_part_is_shown_a_wrong_response() -> None:
-    assert {part for part, *_ in (*WRONG, *LATE)} == set(PARTS)
+    assert {part for part, *_ in (*WRONG, *LATE)} | {records.unacknowledged} == set(PARTS)
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])

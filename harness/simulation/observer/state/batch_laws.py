@@ -10,7 +10,8 @@ where its consequences may need further faults to show:
 * EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
-         the ISR before was active
+         the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
+         has everything, active or not
 * RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
          that it adds: cancelling restores them
 
@@ -30,16 +31,24 @@ from squall.nodes.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.protocol.schema import Message
+
+UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
 
 class BatchLaws:
     """See the module. The caller reports each record before it replays the record, and the end of each batch."""
 
     def __init__(self, image: MetadataImage) -> None:
+        self.unclean_allowed = False
+        """Whether the cluster's configuration allows unclean elections where a topic says nothing."""
         self._image = image
+        self._ended: set[int] = set()
+        """Brokers that the batch registers again or unregisters: they may have lost records."""
         self._before: dict[tuple[bytes, int], PartitionRegistration | None] = {}
         """By topic id and number, what the batch has changed, as it was before; None if the batch creates it."""
         self._min_isr: dict[bytes, str | None] = {}
@@ -50,6 +59,8 @@ class BatchLaws:
         image = self._image
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._before.setdefault((record.topic_id, record.partition_id), registration)
+        elif isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
+            self._ended.add(record.broker_id)
         elif isinstance(record, ConfigRecord) and record.name == MIN_ISR and image.keeps_eligible_leaders:
             for topic in image.topics_set_by({(record.resource_type, record.resource_name): record}):
                 self._min_isr.setdefault(topic.id, image.topic_settings(topic.name).get(MIN_ISR))
@@ -58,6 +69,7 @@ class BatchLaws:
         """Check the batch that ends with this offset. Raises InvariantBroken."""
         changed, self._before = self._before, {}
         min_isr, self._min_isr = self._min_isr, {}
+        ended, self._ended = self._ended, set()
         if min_isr:
             self._check_min_isr(offset, changed.keys(), min_isr)
         active = frozenset(one.id for one in self._image.brokers.values() if one.active) if changed else frozenset()
@@ -69,7 +81,14 @@ class BatchLaws:
             where = f"{topic.name}-{number} in the batch that ends at offset {offset}"
             _check_originals(where, before, now)
             _check_leader(where, before, now, active)
+            if not self._may_lose(topic):
+                _check_nobody_left(where, before, now, ended)
             self._check_enough_in_sync(where, topic, before, now)
+
+    def _may_lose(self, topic: Topic) -> bool:
+        """Return whether the settings allow elections of replicas that may lack records."""
+        setting = self._image.topic_settings(topic.name).get(UNCLEAN_ELECTIONS)
+        return self.unclean_allowed if setting is None else setting == "true"
 
     def _check_min_isr(
         self, offset: int, changed: Collection[tuple[bytes, int]], before: Mapping[bytes, str | None]
@@ -112,6 +131,18 @@ def _check_originals(where: str, before: PartitionRegistration, now: PartitionRe
             "RA-08",
             f"{where}: the reassignment began with replicas {sorted(began)}, and cancelling it would leave "
             f"{sorted(begin)}",
+        )
+
+
+def _check_nobody_left(
+    where: str, before: PartitionRegistration, now: PartitionRegistration, ended: Collection[int]
+) -> None:
+    if now.leader in (NO_LEADER, before.leader) or now.recovery_state != RECOVERING:
+        return
+    left = [one for one in (*before.isr, *before.elr) if one in now.replicas and one not in ended]
+    if left and before.recovery_state != RECOVERING:
+        raise InvariantBroken(
+            "EL-04", f"{where}: {now.leader} is elected and may lack records, although {left} have everything"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from squall.harness.simulation.observer.state.batch_laws import UNCLEAN_ELECTIONS
 from squall.harness.simulation.observer.state.client_checker import ClientChecker, Promised
 from squall.harness.simulation.observer.state.counters import Counters
 from squall.harness.simulation.observer.state.observed_images import ObservedImages
@@ -23,8 +24,6 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 READ_BYTES = 1 << 20
-UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
-
 TopicPartitionId = tuple[bytes, int]
 
 
@@ -71,6 +70,8 @@ class ObservedCluster:
         self.watched: dict[TopicPartitionId, Watched] = {}
         self._unclean_allowed = unclean_allowed
         self.metadata.on_unclean = self._unclean_election
+        if self.metadata.batch_laws is not None:
+            self.metadata.batch_laws.unclean_allowed = unclean_allowed
 
     def set_members(self, processes: Mapping[str, SimProcess], names: Mapping[int, str]) -> None:
         """Register the processes by name, and the names by node id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from squall.harness.simulation.observer.state.batch_laws import UNCLEAN_ELECTIONS
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.records import (
     BROKER_RESOURCE,
@@ -15,8 +16,10 @@ from squall.nodes.metadata.records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    UnregisterBrokerRecord,
 )
 from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.protocol.schema import Message
 from tests.harness.simulation.observer.metadata_log import TOPIC_ID, Log, breaks
 
 
@@ -32,6 +35,14 @@ def cluster(min_isr: int) -> ConfigRecord:
 
 def topic(min_isr: int) -> ConfigRecord:
     return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="events", name=MIN_ISR, value=str(min_isr))
+
+
+def unclean(value: str = "true") -> ConfigRecord:
+    return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="events", name=UNCLEAN_ELECTIONS, value=value)
+
+
+def unregistered(broker: int) -> UnregisterBrokerRecord:
+    return UnregisterBrokerRecord(broker_id=broker, broker_epoch=broker - 1)
 
 
 def fenced(broker: int) -> BrokerRegistrationChangeRecord:
@@ -102,13 +113,48 @@ def test_no_election_may_lose_records_while_a_member_is_active() -> None:
     with breaks("EL-04", "3 is elected and may lack records, although [2]"):
         log.commit(fenced(1), change(isr=[3], leader=3, leader_recovery_state=RECOVERING))
     log = Log()
+    log.commit(unclean())
     log.change(isr=[1])
     log.commit(fenced(1), change(isr=[3], leader=3, leader_recovery_state=RECOVERING))
+
+
+def test_an_election_that_may_lose_records_waits_for_who_has_everything_unless_it_may_be_unclean() -> None:
+    def nobody_is_there(*records: Message) -> Log:
+        log = log_with(min_isr=2)
+        log.commit(*records)
+        log.change(isr=[1, 2])
+        log.commit(fenced(2), change(isr=[1], eligible_leader_replicas=[2]))
+        log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1, 2], last_known_elr=[1]))
+        log.change(eligible_leader_replicas=[2], last_known_elr=[1])
+        return log
+
+    elected = change(
+        isr=[1], leader=1, eligible_leader_replicas=[], last_known_elr=[], leader_recovery_state=RECOVERING
+    )
+    with breaks("EL-04", r"1 is elected and may lack records, although [2] have everything"):
+        nobody_is_there().commit(unfenced(1), elected)
+    with breaks("EL-04", r"although [2] have everything"):
+        nobody_is_there(unclean("false")).commit(unfenced(1), elected)
+    nobody_is_there(unclean()).commit(unfenced(1), elected)
+    log = nobody_is_there()
+    log.commit(unregistered(2), change(eligible_leader_replicas=[], last_known_elr=[1, 2]))
+    log.commit(unfenced(1), elected)
+
+
+def test_a_broker_that_is_lost_in_the_batch_has_not_everything() -> None:
+    log = log_with(min_isr=2)
+    log.change(isr=[1])
+    log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1], last_known_elr=[2]))
+    log.commit(
+        unregistered(1),
+        change(isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[], leader_recovery_state=RECOVERING),
+    )
 
 
 def test_a_leader_that_still_recovers_may_be_elected_again() -> None:
     """Seed 970230 of worlds: it died meanwhile, and is the only one in sync."""
     log = Log()
+    log.commit(unclean())
     log.change(isr=[1])
     log.commit(fenced(1), change(isr=[3], leader=3, leader_recovery_state=RECOVERING))
     log.commit(fenced(3), change(leader=-1))

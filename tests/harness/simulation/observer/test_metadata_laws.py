@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from squall.harness.simulation.observer.state.batch_laws import UNCLEAN_ELECTIONS
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.records import (
     RECOVERED,
     RECOVERING,
+    TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -61,6 +63,10 @@ def test_an_isr_in_another_order_another_leader_or_none_are_legal(fields: dict[s
     Log().commit(*records, change(**fields))
 
 
+def unclean() -> ConfigRecord:
+    return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name="events", name=UNCLEAN_ELECTIONS, value="true")
+
+
 def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_records() -> None:
     """EL-04: an unclean election says so, also that of the last known leader."""
     log = Log()
@@ -68,6 +74,7 @@ def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_r
     with breaks("IS-02", "3 is elected"):
         log.change(isr=[3], leader=3)
     log = Log()
+    log.commit(unclean())
     log.commit(fenced(2), change(isr=[2], leader=-1))
     log.change(isr=[3], leader=3, leader_recovery_state=RECOVERING)
     log.change(leader_recovery_state=RECOVERED)

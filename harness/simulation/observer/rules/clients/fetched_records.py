@@ -8,8 +8,9 @@ broker answers a Fetch, for each topic-partition that the request names and that
 * the position is within the log, from its start to its end;
 * the records begin with the batch that holds the position, and follow one another; a consumer gets none at or above the
   high watermark;
-* a follower is told to truncate if the record before its position is of a later epoch than the one that it names, and
-  not if it is of that very epoch; where it is told to, no record of a later epoch than the one named lies below that.
+* a follower is told to truncate if the record before its position is of a later epoch than the one that it names, or of
+  an earlier one and the log has no record of the one named (KIP-279); and not if it is of that very epoch. Where it is
+  told to, no record of a later epoch than the one named lies below that.
 
 Legal: no records at all; batches that were compressed or begin before the log does; errors of any kind. What a session
 names without being asked in this request is left to `session_contents.py`.
@@ -87,7 +88,7 @@ def _check(
     _check_records(name, place, offset, told, end if is_follower else committed)
     if is_follower and asked.last_fetched_epoch != NO_EPOCH and start < offset < end:
         before = _holding(replica, offset - 1)
-        if before is not None and before.epoch > asked.last_fetched_epoch:
+        if before is not None and _differ(replica, before.epoch, asked.last_fetched_epoch):
             raise InvariantBroken(
                 "DP-13",
                 f"{name} lets a follower of {place} go on from {offset} after a record of epoch "
@@ -124,6 +125,13 @@ def _check_divergence(name: str, replica: TopicPartitionReplica, asked: FetchPar
             f"after a record of epoch {asked.last_fetched_epoch}, to truncate to offset {end} of epoch {epoch}; its "
             f"own record before is {before}, and its first batch of a later epoch begins at {later}",
         )
+
+
+def _differ(replica: TopicPartitionReplica, epoch: int, named: int) -> bool:
+    """Return whether a record of this epoch cannot be the one that a follower has there, of the epoch that it names."""
+    if epoch > named:
+        return True
+    return epoch < named != replica.leader_epoch and all(one.epoch != named for one in _batches(replica))
 
 
 def _holding(replica: TopicPartitionReplica, offset: int) -> Batch | None:

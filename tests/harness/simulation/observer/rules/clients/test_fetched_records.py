@@ -45,7 +45,13 @@ def fetch(
         return b"".join(BATCHES[(offset - 2) // 2 :])
 
     replica = SimpleNamespace(
-        topic="t", partition=0, log=SimpleNamespace(start_offset=2), read=read, end_offset=8, high_watermark=6
+        topic="t",
+        partition=0,
+        log=SimpleNamespace(start_offset=2),
+        read=read,
+        end_offset=8,
+        high_watermark=6,
+        leader_epoch=5,
     )
     replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
     node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
@@ -102,6 +108,11 @@ def test_a_follower_that_went_another_way_must_hear_of_it() -> None:
     with pytest.raises(InvariantBroken, match=r"^DP-13: b1 lets a follower of t-0 go on from 6 .* is of epoch 3"):
         fetch(6, follower=True, after_epoch=2)
     fetch(6, follower=True, after_epoch=2, diverging=(1, 4))
+    with pytest.raises(InvariantBroken, match=r"^DP-13: b1 lets a follower of t-0 go on from 4 .* is of epoch 1"):
+        fetch(4, follower=True, after_epoch=2)
+    fetch(4, follower=True, after_epoch=2, diverging=(1, 4))
+    fetch(4, follower=True, after_epoch=3)
+    fetch(4, follower=True, after_epoch=5)
     fetch(6, follower=True, after_epoch=3)
 
 
