@@ -2,7 +2,7 @@
 
 A line is a seed with its verdict and the hash over everything that was delivered, in the order of the seeds:
 
-    17 valid 1ad145e3bd2c1fc18363fcc20efb877d
+    17 valid cdac3a8a53166eef5aa659dc8fee476a
 """
 
 from __future__ import annotations
