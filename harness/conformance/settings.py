@@ -33,6 +33,9 @@ TOPIC_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
 ALTERED, OTHER = "retention.ms", "index.interval.bytes"
 LIST, ITEMS = "cleanup.policy", ("delete", "compact")
 FEATURES_SINCE = 3
+LOWERED = "eligible.leader.replicas.version"
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+VALIDATED_SINCE = 1
 SECONDS_MS = 5000
 
 
@@ -122,6 +125,18 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     response = await client.ask(address, request, UpdateFeaturesResponse)
     codes = [response.error_code, *(one.error_code for one in response.results)]
     expect(address, f"the errors of an update to the levels that there are ({response})", set(codes), {0})
+    if any(one.feature == LOWERED and one.max_version_level > 0 for one in known):
+        await _lowered(client, address)
+
+
+async def _lowered(client: ConformanceClient, address: Address) -> None:
+    """A level may be lowered where the request says that it is a downgrade. Nothing is changed here."""
+    for kind, asked, allowed in ((UPGRADE, "an upgrade", False), (SAFE_DOWNGRADE, "a safe downgrade", True)):
+        update = FeatureUpdateKey(LOWERED, 0, upgrade_type=kind)
+        request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=[update], validate_only=True)
+        response = await client.ask(address, request, UpdateFeaturesResponse, since=VALIDATED_SINCE)
+        codes = [response.error_code, *(one.error_code for one in response.results)]
+        expect(address, f"whether {LOWERED} may be lowered by {asked} ({response})", set(codes) == {0}, allowed)
 
 
 async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:

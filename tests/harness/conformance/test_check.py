@@ -19,6 +19,7 @@ from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
 from squall.nodes.broker.requests.produce import ProduceHandler
+from squall.nodes.controller import features
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.api_versions import ApiVersionsResponse
@@ -235,6 +236,12 @@ def test_a_part_sees_answers_that_come_when_a_timer_ends(
     monkeypatch.setattr(TurnChanges, "settle", forgets)
     with pytest.raises(NotConforming, match=named):
         conformance(1, (part,), config=SLOW_FOLLOWERS)
+
+
+def test_a_part_sees_that_no_feature_may_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "SAFE_DOWNGRADE", 9)
+    with pytest.raises(NotConforming, match="may be lowered by a safe downgrade"):
+        conformance(1, (settings.features,))
 
 
 def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
