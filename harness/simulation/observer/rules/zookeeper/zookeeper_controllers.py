@@ -1,10 +1,11 @@
-"""ZK-14, ZK-08: brokers obey the newest controller they know; only a broker that leads nothing may shut down.
+"""ZK-14, ZK-08: brokers obey the newest controller; a broker that stops leads nothing, and one that returned may lead.
 
 * An incarnation of a broker accepts no request of a controller with an older epoch than one that it has accepted.
 * When a controller lets a broker stop, the broker leads no topic-partition that has another replica in the ISR, in the
   ensemble.
+* A controller takes no broker for stopping whose registration is gone: it would not let the broker lead when it returns.
 
-Both are asserted at once, in the turn of the broker. Nothing traces these events in a cluster with a quorum, except the
+All are asserted at once, in the turn of the broker. Nothing traces these events in a cluster with a quorum, except the
 end of a shutdown; there CS-04 has conditions of its own.
 """
 
@@ -17,6 +18,7 @@ from squall.harness.simulation.observer.rules.zookeeper.breach_in_turn import Br
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 
 
@@ -56,6 +58,16 @@ class ZooKeeperControllers(BreachInTurn):
                     )
                 )
                 return
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        if not isinstance(node, ZooKeeperNode) or not node.controller.is_active:
+            return
+        context = node.controller.context
+        gone = context.shutting_down.keys() - context.brokers.keys()
+        if gone:
+            raise InvariantBroken(
+                "ZK-08", f"controller {process.name} takes {sorted(gone)} for stopping, whose registrations are gone"
+            )
 
     def died(self, process: SimProcess) -> None:
         """A new incarnation has accepted nothing yet."""
