@@ -3,7 +3,7 @@
 * An incarnation of a broker accepts no request of a controller with an older epoch than one that it has accepted.
 * When a controller lets a broker stop, the broker leads no topic-partition that has another replica in the ISR, in the
   ensemble.
-* A controller takes no broker for stopping whose registration is gone: it would not let the broker lead when it returns.
+* A controller takes no broker for stopping whose registration is gone: it would not let it lead when it returns.
 
 All are asserted at once, in the turn of the broker. Nothing traces these events in a cluster with a quorum, except the
 end of a shutdown; there CS-04 has conditions of its own.
