@@ -40,6 +40,9 @@ SCARCE: Final = 0.12
 """The share of worlds in which one capacity of the nodes is scarce."""
 FROM_0: Final = 0.25
 """The share of worlds in which a node has the id 0."""
+CREATED_WHEN_ASKED: Final = 0.15
+"""The share of worlds in which brokers create a topic when a client asks for it (`asked_topics.py`)."""
+AUTO_CREATE: Final = "auto.create.topics.enable"
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
 ADMINISTERED: Final = 0.15
@@ -154,6 +157,8 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
         brokers = max(brokers, LOSSY_REPLICAS)
         topics = {name: _replicated(one) for name, one in topics.items()}
         kept = {ELIGIBLE_LEADERS: 1}
+    if Random(f"{seed}/world/created when asked").random() < CREATED_WHEN_ASKED:
+        kept = {**kept, AUTO_CREATE: True}
     return given.model_copy(
         update={
             "brokers": brokers,

@@ -42,10 +42,12 @@ from squall.harness.simulation.observer.failure_context import (
 from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
 from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
+from squall.harness.simulation.run.asked_topics import AskedTopics
 from squall.harness.simulation.run.buggified import buggified, buggify_words
 from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import (
+    AUTO_CREATE,
     WORLDS,
     draw_world,
     keeps_eligible_leaders,
@@ -255,6 +257,7 @@ class Simulation:
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
         self.postponed = 0
+        self.asked_topics: AskedTopics | None = None
         self.begun: list[SwarmFault] = []
         """The faults of a swarm that were carried out."""
         self.digest = ""
@@ -398,6 +401,8 @@ class Simulation:
         if self.swarming:
             if world.has_quorum:
                 await check_world(world, self.observer.cluster.client_checker.sent_by_another)
+            if self.asked_topics is not None:
+                await self.asked_topics.check()
             self.observer.idle(world.kernel.now)
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
@@ -430,11 +435,14 @@ class Simulation:
         for client in clients:
             await client.close()
 
-    def _strangers(self) -> list[RandomQuestions | LateRequests]:
+    def _strangers(self) -> list[RandomQuestions | LateRequests | AskedTopics]:
         """Return who asks nodes what the load and the other nodes never ask, in some of the drawn worlds."""
         if self.scenario.swarm != WORLDS or not self.world.has_quorum:
             return []
-        strangers: list[RandomQuestions | LateRequests] = []
+        strangers: list[RandomQuestions | LateRequests | AskedTopics] = []
+        if self.scenario.cluster.config.get(AUTO_CREATE) is True:
+            self.asked_topics = AskedTopics(self.world)
+            strangers.append(self.asked_topics)
         if self.world.streams.stream("whether questions are asked").random() < ASKING:
             strangers.append(RandomQuestions(self.world, self.scenario.topics))
         if self.world.streams.stream("whether requests are repeated").random() < REPEATING:
