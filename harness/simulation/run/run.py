@@ -42,9 +42,8 @@ from squall.harness.simulation.observer.failure_context import (
 from squall.harness.simulation.observer.invariants import InvariantBroken, Observer
 from squall.harness.simulation.observer.state.observed_log import Loss
 from squall.harness.simulation.observer.unjudged import UnjudgedObserver
-from squall.harness.simulation.run.asked_topics import AskedTopics
 from squall.harness.simulation.run.buggified import buggified, buggify_words
-from squall.harness.simulation.run.closing_check import check_world
+from squall.harness.simulation.run.closing_check import PATIENCE, check_world
 from squall.harness.simulation.run.collector import without_collector
 from squall.harness.simulation.run.drawn_world import (
     AUTO_CREATE,
@@ -56,14 +55,15 @@ from squall.harness.simulation.run.drawn_world import (
     switches_features,
     world_lines,
 )
-from squall.harness.simulation.run.late_requests import SHARE as REPEATING
-from squall.harness.simulation.run.late_requests import LateRequests
 from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
 from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
-from squall.harness.simulation.run.random_questions import SHARE as ASKING
-from squall.harness.simulation.run.random_questions import RandomQuestions
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
+from squall.harness.simulation.strangers.asked_topics import AskedTopics
+from squall.harness.simulation.strangers.late_requests import SHARE as REPEATING
+from squall.harness.simulation.strangers.late_requests import LateRequests
+from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
+from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
@@ -441,7 +441,7 @@ class Simulation:
             return []
         strangers: list[RandomQuestions | LateRequests | AskedTopics] = []
         if self.scenario.cluster.config.get(AUTO_CREATE) is True:
-            self.asked_topics = AskedTopics(self.world)
+            self.asked_topics = AskedTopics(self.world, PATIENCE)
             strangers.append(self.asked_topics)
         if self.world.streams.stream("whether questions are asked").random() < ASKING:
             strangers.append(RandomQuestions(self.world, self.scenario.topics))

@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from squall.harness.conformance.client import Address, ConformanceClient, NotConforming, expect
-from squall.harness.simulation.run.closing_check import PATIENCE
+from squall.harness.conformance.client import Address, ConformanceClient, NotConforming, Patience, expect
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -31,10 +30,11 @@ NAMED_FROM, NAMED_UNTIL = 4, 9
 
 
 class AskedTopics:
-    """See the module."""
+    """See the module. `patience` says how long a topic may take to come into being, once the faults are over."""
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, patience: Patience) -> None:
         self._world = world
+        self._patience = patience
         self._rng: Random = world.streams.stream(STREAM)
         self.asked: list[tuple[Address, str]] = []
         """Each name, with the broker that was asked for it."""
@@ -52,7 +52,7 @@ class AskedTopics:
 
     def _client(self) -> ConformanceClient:
         world = self._world
-        return ConformanceClient(world.connector(), world.bootstrap(), self._rng, lambda: 0, patience=PATIENCE)
+        return ConformanceClient(world.connector(), world.bootstrap(), self._rng, lambda: 0, patience=self._patience)
 
     def _wish(self, client: ConformanceClient) -> tuple[Address, str]:
         if self.asked and (len(self.asked) >= AT_MOST or self._rng.random() < AGAIN):

@@ -10,9 +10,15 @@ import pytest
 
 from squall.harness.simulation.observer.rules.clients import fenced_requests
 from squall.harness.simulation.run import run
-from squall.harness.simulation.run.late_requests import NO_BROKER, LateRequests, Overheard, StoppingBrokers, outdated
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.strangers.late_requests import (
+    NO_BROKER,
+    LateRequests,
+    Overheard,
+    StoppingBrokers,
+    outdated,
+)
 from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages import ApiKey, alter_partition, begin_quorum_epoch, vote
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from squall.harness.conformance.client import NotConforming
-from squall.harness.simulation.run.asked_topics import AT_MOST, AskedTopics
+from squall.harness.simulation.run.closing_check import PATIENCE
 from squall.harness.simulation.run.drawn_world import AUTO_CREATE, draw_world
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.strangers.asked_topics import AT_MOST, AskedTopics
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.broker.requests.forwarding import Forwarding
 from squall.nodes.ports import NullTrace
@@ -27,7 +28,7 @@ def asked(seed: int = 1, *, load: int = 20, down: Sequence[str] = ()) -> list[st
     world = SimWorld(ClusterShape(config=CREATES), seed, topics={}, trace=NullTrace())
     world.start()
     world.kernel.run_for(3 * SECOND)
-    client = AskedTopics(world)
+    client = AskedTopics(world, PATIENCE)
     for name in down:
         world.processes[name].crash()
     asking = world.kernel.create_task(client.run())

@@ -8,9 +8,9 @@ import pytest
 
 from squall.harness.simulation.observer.rules.clients import looked_up_offsets
 from squall.harness.simulation.run import run
-from squall.harness.simulation.run.random_questions import RandomQuestions
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
+from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.nodes.protocol.messages.list_offsets import ListOffsetsPartitionResponse
 from squall.nodes.replication.replica import TopicPartitionReplica
 
