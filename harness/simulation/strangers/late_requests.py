@@ -82,7 +82,7 @@ class StoppingBrokers:
             self._late.append(self._ordinary[broker])
 
     def next_heartbeat(self) -> Overheard | None:
-        """Return one that is outdated by its broker's wish to stop, and was not returned for that wish before."""
+        """Return the next late heartbeat, each one once; None if there is none."""
         return self._late.popleft() if self._late else None
 
 

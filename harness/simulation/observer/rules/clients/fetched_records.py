@@ -128,7 +128,7 @@ def _check_divergence(name: str, replica: TopicPartitionReplica, asked: FetchPar
 
 
 def _differ(replica: TopicPartitionReplica, epoch: int, named: int) -> bool:
-    """Return whether a record of this epoch cannot be the one that a follower has there, of the epoch that it names."""
+    """Return whether the leader's record, of `epoch`, differs from the follower's, which is of epoch `named`."""
     if epoch > named:
         return True
     return epoch < named != replica.leader_epoch and all(one.epoch != named for one in _batches(replica))

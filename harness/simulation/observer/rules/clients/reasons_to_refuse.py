@@ -232,7 +232,7 @@ def _of_deletions(
 
 
 def _batch_of(process: SimProcess, request: ServerRequest, topic: str, partition: int) -> BatchHeader | None:
-    """Return the batch that was refused, from the frame of this turn; a broker lets go of it before it answers."""
+    """Read the refused batch from the frame of this turn: the broker drops the body before it answers."""
     for method, arguments in process.last_inputs:
         if method.__name__ != "received" or arguments[0] != request.connection:
             continue

@@ -1,4 +1,4 @@
-"""ZK-14, ZK-08: brokers obey the newest controller; a broker that stops leads nothing, and one that returned may lead.
+"""ZK-14, ZK-08: brokers obey the newest controller. A stopping broker leads nothing; a returned broker may lead.
 
 * An incarnation of a broker accepts no request of a controller with an older epoch than one that it has accepted.
 * When a controller lets a broker stop, the broker leads no topic-partition that has another replica in the ISR, in the
