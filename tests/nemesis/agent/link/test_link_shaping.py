@@ -171,6 +171,7 @@ def until_close_to(expected: float, measurements: Iterator[float]) -> list[float
     return taken
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("direction", "expected"), [("in", 0.010), ("out", 0.010), ("both", 0.020)])
 def test_ten_milliseconds_are_ten_to_one_at_the_median(cable: Cable, direction: str, expected: float) -> None:
     """A busy machine adds delays to a measurement, so the closest of a few counts: a wrong one is never close.
