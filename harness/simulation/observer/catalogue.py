@@ -10,6 +10,7 @@ from squall.harness.simulation.observer.rules.applied_settings import AppliedSet
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
+from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -79,6 +80,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumFollowing,
     ControllerAnswers,
     FencedRequests,
+    ToldBrokers,
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from squall.harness.simulation.observer.rules.applied_settings import AppliedSet
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
+from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
@@ -86,12 +87,19 @@ from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.controller import QuorumController
+from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.liveness import Sessions
+from squall.nodes.controller.outcome import Outcome
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.channels import Connection, Connections, RequestChannel
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionDataResponse,
+)
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
@@ -277,6 +285,24 @@ def hears_every_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
         return heartbeat(self, now, image, request)
 
     monkeypatch.setattr(BrokerControl, "heartbeat", hears)
+
+
+def refuses_some_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller refuses a proposed ISR now and then, as if a member were not active; its leader proposes again."""
+    alter, calls = IsrControl.alter_partition, iter(range(1_000_000))
+
+    def altered(self: IsrControl, image: MetadataImage, request: AlterPartitionRequest, version: int) -> Outcome:
+        outcome = alter(self, image, request, version)
+        response = cast(AlterPartitionResponse, outcome.response)
+        if next(calls) % 3 or response.error_code:
+            return outcome
+        for topic in response.topics:
+            topic.partitions = [
+                PartitionDataResponse(one.partition_index, ErrorCode.INELIGIBLE_REPLICA) for one in topic.partitions
+            ]
+        return Outcome(response)
+
+    monkeypatch.setattr(IsrControl, "alter_partition", altered)
 
 
 def takes_an_outdated_proposal_for_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -762,6 +788,13 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_fenced_requests::test_an_answer_may_come_after_the_broker_has_registered_again",
         seed=2,
+    ),
+    Proof(
+        ToldBrokers,
+        "TOLD",
+        refuses_some_members,
+        "worlds",
+        "test_told_brokers::test_a_refusal_that_has_waited_may_name_what_is_over",
     ),
     Proof(
         AppliedMetadata,
