@@ -17,13 +17,16 @@ CONTROLLER_LISTENER = "CONTROLLER"
 
 
 class ClusterAdmin:
-    """Implements `nemesis.ports.ClusterOperator`. `ids`: all nodes by host; `controllers`: the addresses of voters."""
+    """Implements `nemesis.ports.ClusterOperator`.
+
+    `ids` are all nodes by host. `controllers` says where voters listen; it is not copied, since a voter may move.
+    """
 
     def __init__(self, client: NativeOperator, ids: Mapping[str, int], controllers: Mapping[str, Address]) -> None:
         self._client = client
         self._ids = dict(ids)
         self._names = {node_id: name for name, node_id in ids.items()}
-        self._controllers = dict(controllers)
+        self._controllers = controllers
 
     async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
         replicas = None if hosts is None else [self._ids[name] for name in hosts]

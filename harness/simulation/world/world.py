@@ -209,6 +209,9 @@ class SimWorld:
         self.buggify = WorldBuggify(seed, shape.buggify, self.streams)
         self.network.buggify = self._rarities("network", trace or NullTrace()) if shape.buggify else None
         self.places = places_of(shape)
+        names = {place.node_id: place.name for place in self.places}
+        self._voters_listen = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
+        """Where each voter listens to other nodes; it may move (`move_controller`)."""
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
         self.ensemble = self._ensemble() if shape.zookeeper else None
@@ -272,6 +275,7 @@ class SimWorld:
         ports = {listener: number for number, listener in place.listeners.items()} | {"CONTROLLER": port}
         listening = [f"{listener}://{place.address}:{number}" for listener, number in ports.items()]
         self.sim_hosts[name].keep_settings({"listeners": ",".join(listening)})
+        self._voters_listen[name] = place.address, port
 
     def _ensemble(self) -> SimEnsemble:
         return SimEnsemble(
@@ -340,12 +344,9 @@ class SimWorld:
 
     def operator(self) -> ClusterAdmin:
         """Return an operator with its own connections; the caller closes it."""
-        names = {place.node_id: place.name for place in self.places}
-        controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
-        client = NativeOperator(
-            self.connector(), self.bootstrap(), tuple(controllers.values()), has_quorum=self.has_quorum
-        )
-        return ClusterAdmin(client, {place.name: place.node_id for place in self.places}, controllers)
+        first = tuple((address, port) for _, address, port in voters_of(self.places))
+        client = NativeOperator(self.connector(), self.bootstrap(), first, has_quorum=self.has_quorum)
+        return ClusterAdmin(client, {place.name: place.node_id for place in self.places}, self._voters_listen)
 
     def bootstrap(self) -> list[tuple[str, int]]:
         return [(place.address, place.port) for place in self.places if place.is_broker]

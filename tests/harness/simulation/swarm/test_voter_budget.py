@@ -9,6 +9,7 @@ import pytest
 from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.simulation.swarm.kinds import MOVE_VOTER, REMOVE_VOTER
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
+from squall.harness.simulation.world.voter_places import misplaced_voter
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 
 SECOND = 1_000_000
@@ -83,3 +84,13 @@ def test_other_kinds_are_no_changes_of_the_voters(world: SimWorld, budget: Voter
     budget.ended("crash-controller")
     start(world, "c2")
     assert not budget.allows(MOVE_VOTER, "c1"), "c2 has not stopped yet: the end of another kind is none of its move"
+
+
+def test_an_operator_adds_a_voter_where_it_listens_and_not_where_it_once_did(world: SimWorld) -> None:
+    """Seed 995389 of worlds: a removed voter came back at its former place, and no quorum could ask it for a vote."""
+    operator = world.operator()
+    stop(world, "c2", CONTROLLER_PORT + 100)
+    start(world, "c2")
+    world.kernel.run_until_complete(operator.remove_voter("c2"))
+    world.kernel.run_until_complete(operator.add_voter("c2"))
+    assert misplaced_voter({name: process.node for name, process in world.processes.items()}) is None
