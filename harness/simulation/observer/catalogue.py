@@ -16,6 +16,7 @@ from squall.harness.simulation.observer.rules.clients.answered_requests import A
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
@@ -110,6 +111,7 @@ RULES: tuple[type[Rule], ...] = (
     ProducerStates,
     ProducerSnapshots,
     SessionContents,
+    KeptSessions,
     FetchedRecords,
     ListedEnd,
     LookedUpOffsets,

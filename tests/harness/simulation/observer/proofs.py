@@ -29,6 +29,7 @@ from squall.harness.simulation.observer.rules.clients.answered_requests import A
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
@@ -84,6 +85,7 @@ from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.broker.requests.fetch_sessions import FetchSessions
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.controller import QuorumController
@@ -330,6 +332,11 @@ def segments_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
         return is_full(self, segment, more, replace(header, max_timestamp=segment.first_timestamp))
 
     monkeypatch.setattr(Log, "_is_full", ageless)
+
+
+def begins_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker begins no fetch sessions: each fetch names all of its topic-partitions."""
+    monkeypatch.setattr(FetchSessions, "_begin", lambda self, now, context: None)
 
 
 def states_too_high_a_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1012,6 +1019,13 @@ PROOFS: tuple[Proof, ...] = (
         "session-additions-ignored",
         "leader-kill-loop",
         "test_session_contents::test_sides_at_different_epochs_may_differ",
+    ),
+    Proof(
+        KeptSessions,
+        "DP-04",
+        begins_no_sessions,
+        "worlds",
+        "test_kept_sessions::test_no_session_begins_without_room_or_for_nothing",
     ),
     Proof(
         FetchedRecords,

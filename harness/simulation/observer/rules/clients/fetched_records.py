@@ -2,7 +2,7 @@
 
 Who fetches goes on from the last record that it got, and believes the offsets that come with it. A broker that answers
 from a wrong place, or with more than may be read, harms its readers long before anything else is wrong. Asserted when a
-broker answers a Fetch, for each topic-partition that the request names and that is answered without an error:
+broker answers a Fetch, for each topic-partition of the answer; where it holds no error:
 
 * high watermark and log start are the replica's;
 * the position is within the log, from its start to its end;
@@ -12,8 +12,10 @@ broker answers a Fetch, for each topic-partition that the request names and that
   an earlier one and the log has no record of the one named (KIP-279); and not if it is of that very epoch. Where it is
   told to, no record of a later epoch than the one named lies below that.
 
-Legal: no records at all; batches that were compressed or begin before the log does; errors of any kind. What a session
-names without being asked in this request is left to `session_contents.py`.
+With an error, high watermark, log start, and the leader who is named instead are the replica's, or not stated.
+
+Legal: no records at all; batches that were compressed or begin before the log does. Whether an error has a reason is
+the concern of `reasons_to_refuse.py`.
 
 Source: DP-13, DP-14; rules 11, 13 and 18.
 """
@@ -22,17 +24,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from squall.harness.simulation.observer.rules.clients.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import (
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 from squall.nodes.protocol.records import iterate_batches
@@ -40,6 +41,7 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 NO_EPOCH = -1
+NOT_STATED = -1
 
 
 class FetchedRecords(Rule):
@@ -54,17 +56,27 @@ class FetchedRecords(Rule):
         if node_of_quorum(node) is None:
             return
         replicas, is_follower = node.broker.replicas, is_of_follower(asked)
-        parts = {_key(topic, one.partition): one for topic in asked.topics for one in topic.partitions}
+        positions = positions_asked(node, asked, told) if told.responses else {}
         for topic in told.responses:
             for one in topic.partitions:
-                part = parts.get(_key(topic, one.partition_index))
+                position = positions.get(place_of(topic, one.partition_index))
                 replica = replica_named(replicas, topic.topic, bytes(topic.topic_id), one.partition_index)
-                if part is not None and replica is not None and not one.error_code:
-                    _check(process.name, replica, part, one, is_follower=is_follower)
+                if replica is not None and one.error_code:
+                    _check_refusal(process.name, replica, one)
+                elif replica is not None and position is not None:
+                    _check(process.name, replica, position, one, is_follower=is_follower)
 
 
-def _key(topic: FetchTopic | FetchableTopicResponse, partition: int) -> tuple[str, bytes, int]:
-    return topic.topic, bytes(topic.topic_id), partition
+def _check_refusal(name: str, replica: TopicPartitionReplica, told: PartitionData) -> None:
+    instead = told.current_leader
+    stated = (told.high_watermark, told.log_start_offset, instead.leader_id, instead.leader_epoch)
+    held = (replica.high_watermark, replica.log.start_offset, replica.leader, replica.leader_epoch)
+    if any(one not in (NOT_STATED, other) for one, other in zip(stated, held, strict=True)):
+        raise InvariantBroken(
+            "DP-14",
+            f"{name} refuses a fetch of {replica.topic}-{replica.partition}, and states high watermark, log start, "
+            f"leader and leader epoch as {stated}; they are {held}",
+        )
 
 
 def _check(

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from squall.harness.simulation.observer.rules.clients.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -115,7 +116,7 @@ class ReasonsToRefuse(Rule):
             return
         if node.broker is None or node_of_quorum(node) is None:
             return
-        for refusal in _refusals(process, request):
+        for refusal in _refusals(process, node, request):
             replica = replica_named(node.broker.replicas, refusal.topic, refusal.topic_id, refusal.partition)
             why = self._lacks_reason(node.broker, replica, refusal)
             if why:
@@ -144,13 +145,13 @@ class ReasonsToRefuse(Rule):
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 
-def _refusals(process: SimProcess, request: ServerRequest) -> Iterator[Refusal]:
+def _refusals(process: SimProcess, node: BaseNode, request: ServerRequest) -> Iterator[Refusal]:
     assert request.answer is not None
     asked, told = request.body, request.answer.response
     if isinstance(told, ProduceResponse):
         yield from _of_produce(process, request, told)
     elif isinstance(asked, FetchRequest) and isinstance(told, FetchResponse):
-        yield from _of_fetch(request, asked, told)
+        yield from _of_fetch(process, node, request, asked, told)
     elif isinstance(asked, ListOffsetsRequest) and isinstance(told, ListOffsetsResponse):
         yield from _of_list_offsets(request, asked, told)
     elif isinstance(asked, OffsetForLeaderEpochRequest) and isinstance(told, OffsetForLeaderEpochResponse):
@@ -170,23 +171,24 @@ def _of_produce(process: SimProcess, request: ServerRequest, told: ProduceRespon
                 yield Refusal(key, version, error, topic.name, b"", one.index, waited=waited, batch=batch)
 
 
-def _of_fetch(request: ServerRequest, asked: FetchRequest, told: FetchResponse) -> Iterator[Refusal]:
+def _of_fetch(
+    process: SimProcess, node: BaseNode, request: ServerRequest, asked: FetchRequest, told: FetchResponse
+) -> Iterator[Refusal]:
     failed = [(topic, one) for topic in told.responses for one in topic.partitions if one.error_code]
     if not failed:
         return
-    parts = {
-        (topic.topic, bytes(topic.topic_id), one.partition): one for topic in asked.topics for one in topic.partitions
-    }
+    positions, waited = positions_asked(node, asked, told), request.received_at < process.now
     state, is_follower = asked.replica_state, is_of_follower(asked)
     for topic, one in failed:
-        place = (topic.topic, bytes(topic.topic_id), one.partition_index)
-        part = parts.get(place)
+        place = place_of(topic, one.partition_index)
+        part = positions.get(place)
         if part is not None and place[1].strip(b"\0"):
             yield Refusal(
                 ApiKey.FETCH, request.api_version, ErrorCode(one.error_code), *place,
                 leader_epoch=part.current_leader_epoch, offset=part.fetch_offset, last_epoch=part.last_fetched_epoch,
                 replica_id=max(asked.replica_id, state.replica_id) if is_follower else -1,
                 broker_epoch=state.replica_epoch if is_follower else -1,
+                waited=waited,
             )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from squall.nodes.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
     PartitionData,
     ReplicaState,
 )
@@ -25,6 +26,7 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from tests.harness.simulation.observer.observed import batch
 
 TOPIC_ID = bytes(range(16))
+SESSION = 77
 BATCHES = [batch(2, 1, 20, 21), batch(4, 3, 30, 31), batch(6, 3, 40, 41)]
 """Offsets 2 and 3 are of leader epoch 1, all others of 3."""
 
@@ -38,6 +40,8 @@ def fetch(
     after_epoch: int = -1,
     follower: bool = False,
     diverging: tuple[int, int] | None = None,
+    leader: tuple[int, int] = (-1, -1),
+    in_session: bool = False,
 ) -> None:
     """A broker whose log has offsets 2 to 7, the first four of them committed, answers a fetch."""
 
@@ -51,20 +55,26 @@ def fetch(
         read=read,
         end_offset=8,
         high_watermark=6,
+        leader=1,
         leader_epoch=5,
     )
     replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
-    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    topic, position = FetchTopic(TOPIC_ID, ""), FetchPartition(0, -1, offset, after_epoch)
+    sessions = {SESSION: SimpleNamespace(watches={0: SimpleNamespace(topic=topic, wanted=position)})}
+    fetching = SimpleNamespace(sessions=SimpleNamespace(find=sessions.get))
+    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas, fetching=fetching))
     process: Any = SimpleNamespace(name="b1")
     asked = FetchRequest(
         replica_state=ReplicaState(2 if follower else -1, 1),
-        topics=[FetchTopic(TOPIC_ID, "", [FetchPartition(0, -1, offset, after_epoch)])],
+        topics=[] if in_session else [FetchTopic(TOPIC_ID, "", [position])],
     )
     part = PartitionData(0, error, high_watermark, log_start_offset=start, records=b"".join(batches))
+    part.current_leader = LeaderIdAndEpoch(*leader)
     if diverging is not None:
         part.diverging_epoch = EpochEndOffset(*diverging)
     request = ServerRequest(int(ApiKey.FETCH), 17, asked, "client", "PLAINTEXT", 1, 0)
-    request.answer = Answer(response=FetchResponse(responses=[FetchableTopicResponse(TOPIC_ID, "", [part])]))
+    told = [FetchableTopicResponse(TOPIC_ID, "", [part])]
+    request.answer = Answer(response=FetchResponse(session_id=SESSION if in_session else 0, responses=told))
     FetchedRecords(None).answered(process, node, request)  # type: ignore[arg-type]
 
 
@@ -96,6 +106,22 @@ def test_records_of_another_place_break_dp_14() -> None:
         fetch(2, BATCHES[1])
     with pytest.raises(InvariantBroken, match=r"^DP-14: .* 2 to 3 after one that ends before 4"):
         fetch(2, BATCHES[0], BATCHES[0])
+
+
+def test_what_a_session_holds_is_judged_as_well_as_what_a_fetch_names() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DP-14: .* from 2, .* with a batch of the offsets 4 to 5"):
+        fetch(2, BATCHES[1], in_session=True)
+    fetch(2, BATCHES[0], in_session=True)
+
+
+def test_a_refusal_states_what_the_replica_has_or_nothing() -> None:
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    with pytest.raises(InvariantBroken, match=r"^DP-14: b1 refuses .* as \(7, 2, -1, -1\); they are \(6, 2, 1, 5\)"):
+        fetch(2, error=error, high_watermark=7)
+    with pytest.raises(InvariantBroken, match=r"^DP-14: .* as \(6, 2, 3, 5\)"):
+        fetch(2, error=error, leader=(3, 5))
+    fetch(2, error=error, start=-1, high_watermark=-1)
+    fetch(2, error=error, leader=(1, 5))
 
 
 def test_a_consumer_reads_below_the_high_watermark_a_follower_to_the_end() -> None:

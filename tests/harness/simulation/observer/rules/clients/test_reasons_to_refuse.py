@@ -97,7 +97,9 @@ class Broker:
             brokers={2: SimpleNamespace(epoch=50)},
             last_offset=99,
         )
-        self.node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas, image=image))
+        self.sessions: dict[int, Any] = {}
+        fetching = SimpleNamespace(sessions=SimpleNamespace(find=self.sessions.get))
+        self.node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas, image=image, fetching=fetching))
         self.process: Any = SimpleNamespace(name="b1", now=NOW, last_inputs=[])
         self.rule = ReasonsToRefuse(None)  # type: ignore[arg-type]
 
@@ -115,15 +117,19 @@ class Broker:
 
     def fetch(
         self, error: ErrorCode, offset: int = 15, *, epoch: int = -1, last: int = -1, topic_id: bytes = ID,
-        partition: int = 0, replica: int = -1, broker_epoch: int = -1,
+        partition: int = 0, replica: int = -1, broker_epoch: int = -1, session: int = 0, waited: bool = False,
     ) -> None:  # fmt: skip
-        parts = [FetchPartition(partition, epoch, offset, last)]
-        asked = FetchRequest(
-            replica_state=ReplicaState(replica, broker_epoch), topics=[FetchTopic(topic_id=topic_id, partitions=parts)]
-        )
+        topic = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition, epoch, offset, last)])
+        asked = FetchRequest(replica_state=ReplicaState(replica, broker_epoch), topics=[] if session else [topic])
+        if session:
+            self.sessions[session] = SimpleNamespace(
+                watches={0: SimpleNamespace(topic=topic, wanted=topic.partitions[0])}
+            )
         told = [PartitionData(partition, int(error))]
-        response = FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id, partitions=told)])
-        self._answers(ApiKey.FETCH, 17, asked, response)
+        response = FetchResponse(
+            session_id=session, responses=[FetchableTopicResponse(topic_id=topic_id, partitions=told)]
+        )
+        self._answers(ApiKey.FETCH, 17, asked, response, NOW - 1 if waited else NOW)
 
     def list_offsets(self, error: ErrorCode, *, epoch: int = -1, version: int = LISTS) -> None:
         asked = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, epoch, -1)])])
@@ -181,6 +187,7 @@ def test_an_earlier_incarnation_of_a_follower_is_refused_by_the_leader() -> None
 
 def test_a_request_that_has_waited_may_have_lost_its_leader() -> None:
     Broker().produce(ErrorCode.NOT_LEADER_OR_FOLLOWER, waited=True)
+    Broker().fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER, waited=True)
 
 
 # -- epochs, names and offsets --------------------------------------------------------------------------------------
@@ -204,6 +211,12 @@ def test_a_broker_that_is_no_replica_gets_an_unknown_epoch() -> None:
     Broker().fetch(ErrorCode.UNKNOWN_LEADER_EPOCH, epoch=4, replica=9)
     with breaks("names the leader epoch 4"):
         Broker().fetch(ErrorCode.UNKNOWN_LEADER_EPOCH, epoch=4, replica=3)
+
+
+def test_what_a_session_holds_is_not_unknown_for_ever() -> None:
+    Broker().fetch(ErrorCode.UNKNOWN_TOPIC_ID, topic_id=OTHER_ID, session=5)
+    with breaks("UNKNOWN_TOPIC_ID; its metadata has it"):
+        Broker().fetch(ErrorCode.UNKNOWN_TOPIC_ID, session=5)
 
 
 def test_what_metadata_has_is_not_unknown() -> None:
