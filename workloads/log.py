@@ -98,6 +98,12 @@ class LogOptions(BaseModel):
     idempotent: bool = Field(default=True, description="idempotent producers; needs acks: all")
     record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
     in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
+    batches_in_flight: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description="batches that a native idempotent producer has in flight for each topic-partition",
+    )
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
     list_offsets: Share = Field(default=0.0, description="share of consumers' operations that ask for the log's end")
     delete_records: Share = Field(default=0.0, description="share that lets the log begin later, behind the consumer")
@@ -346,6 +352,7 @@ class LogWorkload:
             acks=self.options.acks,
             idempotent=self.options.idempotent and self.options.acks == "all",
             record_size=self.options.record_size,
+            batches_in_flight=self.options.batches_in_flight,
         )
 
     def _consumer(self, consumer: int) -> ClientPlan:

@@ -98,3 +98,15 @@ def test_producers_without_acks_all_are_not_idempotent_but_markers_are() -> None
     assert not plan.shard(0, 1).clients[0].idempotent
     markers = plan.final_shard().clients[0]
     assert markers.acks == "all" and markers.idempotent
+
+
+def test_producers_have_as_many_batches_in_flight_as_the_option_says() -> None:
+    assert {plan.batches_in_flight for plan in workload().shard(0, 1).clients} == {1}
+    plans = workload(batches_in_flight=5).shard(0, 1).clients
+    assert {plan.batches_in_flight for plan in plans if plan.role == "producer"} == {5}
+
+
+@pytest.mark.parametrize("batches", [0, 6])
+def test_more_batches_in_flight_than_brokers_remember_are_refused(batches: int) -> None:
+    with pytest.raises(ValidationError, match="batches_in_flight"):
+        LogOptions.model_validate({"batches_in_flight": batches})

@@ -24,7 +24,8 @@ class ClientPlan:
     """One client of a workload: its number, the threads it serves, its role and its topic-partitions.
 
     A poll of a `whole` consumer reads a log from its start to its end. A consumer with a `rack` names it in its
-    requests, and reads from a follower nearby if the leader redirects it there (KIP-392).
+    requests, and reads from a follower nearby if the leader redirects it there (KIP-392). `batches_in_flight`, 1 to 5,
+    is for each topic-partition; only native idempotent producers heed it.
     """
 
     client: int
@@ -34,6 +35,7 @@ class ClientPlan:
     acks: Literal["all", "1", "0"] = "all"
     idempotent: bool = True
     record_size: int = 100
+    batches_in_flight: int = 1
     from_beginning: bool = True
     whole: bool = False
     rack: str | None = None
