@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.hosting.config import BrokerConfig
-from squall.nodes.broker.hosting.hosted_partition import Deadlines, TurnChanges
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, Parked, TurnChanges
 from squall.nodes.broker.hosting.read_replicas import RackAwareReplicaSelector
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
@@ -218,6 +218,11 @@ class Broker:
             self._applied_offset = self.image.last_offset
         self._begin_if_caught_up(now)
         self._applied(now)
+
+    @property
+    def parked(self) -> list[Parked]:
+        """The Produce, Fetch and DeleteRecords requests that wait for something."""
+        return self._deadlines.all()
 
     @property
     def applied_offset(self) -> int:

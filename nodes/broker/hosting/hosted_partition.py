@@ -12,6 +12,7 @@ watchers only, and an idle topic-partition costs nothing.
 from __future__ import annotations
 
 from squall.nodes.broker.hosting.config import NEVER
+from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 
@@ -22,14 +23,19 @@ class Parked:
     ever waited there.
     """
 
-    __slots__ = ("step",)
+    __slots__ = ("request", "step")
 
-    def __init__(self) -> None:
+    def __init__(self, request: ServerRequest) -> None:
+        self.request = request
         self.step = -1
 
     def look(self, now: int) -> None:
         """Respond if possible now, and leave if nothing remains to wait for."""
         raise AssertionError("every kind of parked request has its own way of looking")
+
+    def waits_in_vain(self) -> bool:
+        """Whether it has no reason to wait any more; never so between two turns."""
+        raise AssertionError("every kind of parked request has its own reasons")
 
     def expire(self, now: int) -> None:
         """The request's time is over: respond and leave."""

@@ -38,11 +38,10 @@ class Wait(Protocol):
 class ParkedRequest(Parked):
     """A parked request that is done when all its `waits` are. `response` holds the `answer` of each of them."""
 
-    __slots__ = ("_deadlines", "_request", "_response", "_waits")
+    __slots__ = ("_deadlines", "_response", "_waits")
 
     def __init__(self, request: ServerRequest, response: Message, waits: Sequence[Wait], deadlines: Deadlines) -> None:
-        super().__init__()
-        self._request = request
+        super().__init__(request)
         self._response = response
         self._waits = waits
         self._deadlines = deadlines
@@ -51,10 +50,10 @@ class ParkedRequest(Parked):
         for wait in self._waits:
             wait.place[self] = None
         self._deadlines.add(until, self)
-        self._request.on_close = self._leave
+        self.request.on_close = self._leave
 
     def look(self, now: int) -> None:
-        if self._request.closed:
+        if self.request.closed:
             return
         open_waits = []
         for wait in self._waits:
@@ -66,6 +65,9 @@ class ParkedRequest(Parked):
         if not open_waits:
             self._end()
 
+    def waits_in_vain(self) -> bool:
+        return all(wait.is_over() for wait in self._waits)
+
     def expire(self, now: int) -> None:
         self.look(now)
         if not self._waits:
@@ -73,7 +75,7 @@ class ParkedRequest(Parked):
         for wait in self._waits:
             wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
         self._leave()
-        self._request.respond(self._response)
+        self.request.respond(self._response)
 
     def _leave(self) -> None:
         """Stop waiting, because the request timed out or the connection is closed."""
@@ -84,4 +86,4 @@ class ParkedRequest(Parked):
 
     def _end(self) -> None:
         self._deadlines.remove(self)
-        self._request.respond(self._response)
+        self.request.respond(self._response)

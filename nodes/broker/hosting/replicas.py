@@ -158,11 +158,19 @@ class Replicas:
         The image already includes them, and does not advance until this is done (see `is_busy`).
         """
         self._settings.clear()
+        if delta.brokers:
+            self._weigh_deletions()
         self._remove_topics(delta.removed_topics.values())
         self._to_follow.extend(delta.partitions)
         for topic in self._image.topics_set_by(delta.configs):
             self._to_follow.extend((topic.id, number) for number in topic.partitions)
         self.go_on(now)
+
+    def _weigh_deletions(self) -> None:
+        """Check parked DeleteRecords again: they do not wait for a broker that is not active any more (DP-16)."""
+        for hosted in self._by_id.values():
+            if hosted.deletions:
+                self._progress.low_watermark_moved(hosted)
 
     @property
     def is_busy(self) -> bool:

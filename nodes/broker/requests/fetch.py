@@ -78,7 +78,6 @@ class Fetch(Parked):
         "_from_any",
         "_limit",
         "_rack",
-        "_request",
         "_room",
         "_selector",
         "_traffic",
@@ -96,10 +95,9 @@ class Fetch(Parked):
         room: Callable[[], int],
         buggify: Buggify,
     ) -> None:
-        super().__init__()
+        super().__init__(request)
         body = request.body
         assert isinstance(body, FetchRequest)
-        self._request = request
         self._body = body
         self._context = context
         self._deadlines = deadlines
@@ -116,7 +114,7 @@ class Fetch(Parked):
         self._context.enter()
         self._context.parked = self
         self._deadlines.add(until, self)
-        self._request.on_close = self._leave
+        self.request.on_close = self._leave
 
     def _leave(self) -> None:
         self._deadlines.remove(self)
@@ -153,11 +151,18 @@ class Fetch(Parked):
         return bounds
 
     def look(self, now: int) -> None:
-        if self._request.closed or self._answer(now, {}, urgent=False):
+        if self.request.closed or self._answer(now, {}, urgent=False):
             self._leave()
 
+    def waits_in_vain(self) -> bool:
+        """Whether it names something that is not read here any more. How much there is to read is weighed elsewhere."""
+        return any(
+            watch.hosted is None or watch.hosted.removed or not (self._from_any or watch.hosted.replica.is_leader)
+            for watch in self._context.watches.values()
+        )
+
     def expire(self, now: int) -> None:
-        if not self._request.closed:
+        if not self.request.closed:
             self._answer(now, {}, urgent=True)
         self._leave()
 
@@ -182,7 +187,7 @@ class Fetch(Parked):
         if not urgent and size < self._body.min_bytes:
             return False
         self._count(findings, size)
-        self._request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
+        self.request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
         return True
 
     def _is_lost_to_follower(self, watch: Watch) -> bool:

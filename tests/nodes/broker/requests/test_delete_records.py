@@ -126,6 +126,16 @@ def test_a_fenced_follower_is_not_waited_for(world: World) -> None:
     assert deleted(waiting).low_watermark == 3
 
 
+def test_a_follower_that_is_fenced_meanwhile_is_not_waited_for_any_longer(world: World) -> None:
+    """Seed 13 of worlds: the request waited until its time was over, since no other follower fetched."""
+    filled(world, 4, (OWN, OTHER))
+    world.follow(OTHER, 4, log_start=0)
+    waiting = delete(world, 3)
+    assert waiting.answer is None
+    world.commit(FenceBrokerRecord(OTHER, world.broker.image.brokers[OTHER].epoch))
+    assert deleted(waiting).low_watermark == 3
+
+
 def test_a_follower_that_does_not_come_costs_the_request_its_time(world: World) -> None:
     filled(world, 4, (OWN, OTHER))
     world.follow(OTHER, 4, log_start=1)
