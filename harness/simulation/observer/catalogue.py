@@ -19,6 +19,7 @@ from squall.harness.simulation.observer.rules.clients.fetched_records import Fet
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.parked_requests import ParkedRequests
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
@@ -31,6 +32,7 @@ from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpoch
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
+from squall.harness.simulation.observer.rules.isr.kept_members import KeptMembers
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.isr.pending_changes import PendingChanges
@@ -103,6 +105,7 @@ RULES: tuple[type[Rule], ...] = (
     ShortIsr,
     CountedMembers,
     LaggingMembers,
+    KeptMembers,
     FetchingIncarnations,
     EligibleReplicas,
     RestartedBrokers,
@@ -116,6 +119,7 @@ RULES: tuple[type[Rule], ...] = (
     ListedEnd,
     LookedUpOffsets,
     DeletedRecords,
+    ParkedRequests,
     RequestDeadlines,
     RequestOrder,
     FinalLogs,

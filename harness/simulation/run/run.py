@@ -64,6 +64,7 @@ from squall.harness.simulation.strangers.late_requests import SHARE as REPEATING
 from squall.harness.simulation.strangers.late_requests import LateRequests
 from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
+from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import UNITS
@@ -473,6 +474,7 @@ class Simulation:
                         faults += draw_power_losses(seed, view.brokers, load)
                         faults += draw_unregistered(seed, view.brokers, load)
                     faults += draw_splits(seed, *nodes, load)
+                    faults += draw_distant(seed, view.brokers, load)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)

@@ -311,6 +311,7 @@ class HandMadeProcess:
                 epoch=epoch if self.incarnation == 1 else -1,
                 incarnation_id=incarnation_id(self.node_id, self.incarnation),
             ),
+            parked=[],
             fetching=SimpleNamespace(sessions=HandMadeSessions(self.sessions)),
             is_serving=True,
         )

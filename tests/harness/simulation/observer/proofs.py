@@ -32,6 +32,7 @@ from squall.harness.simulation.observer.rules.clients.fetched_records import Fet
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.parked_requests import ParkedRequests
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
@@ -44,6 +45,7 @@ from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpoch
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
+from squall.harness.simulation.observer.rules.isr.kept_members import KeptMembers
 from squall.harness.simulation.observer.rules.isr.lagging_members import LaggingMembers
 from squall.harness.simulation.observer.rules.isr.partition_leader import PartitionLeader
 from squall.harness.simulation.observer.rules.isr.pending_changes import PendingChanges
@@ -79,7 +81,7 @@ from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import C
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
-from squall.nodes.broker.hosting.hosted_partition import Deadlines, Parked
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
@@ -112,7 +114,8 @@ from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher
-from squall.nodes.raft.roles import Leader, Unattached
+from squall.nodes.raft.roles import Follower, Leader, Unattached
+from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication import replica as replica_module
 from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
@@ -339,6 +342,30 @@ def begins_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchSessions, "_begin", lambda self, now, context: None)
 
 
+def compares_with_the_end_at_this_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader forgets where its log ended at a follower's fetch before: only who has everything now is caught up."""
+    fetched = RemoteReplica.fetched
+
+    def forgets(self: RemoteReplica, now: int, offset: int, leader_end: int, broker_epoch: int) -> None:
+        self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
+        fetched(self, now, offset, leader_end, broker_epoch)
+
+    monkeypatch.setattr(RemoteReplica, "fetched", forgets)
+
+
+def wakes_nobody_where_a_replica_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that deletes a replica leaves the requests parked there to their time-out."""
+    forget = Replicas._forget
+
+    def forgets(self: Replicas, topic_id: bytes, number: int) -> HostedPartition | None:
+        changed, self._progress._changed = self._progress._changed, {}
+        hosted = forget(self, topic_id, number)
+        self._progress._changed = changed
+        return hosted
+
+    monkeypatch.setattr(Replicas, "_forget", forgets)
+
+
 def states_too_high_a_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer's Fetch that gets records is answered with a high watermark that is too high by one."""
     part = Fetch._part
@@ -531,14 +558,16 @@ def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicPartitionReplica, "_is_lagging", lambda self, now, member: False)
 
 
-def counts_idle_followers_as_lagging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader counts a follower as lagging when it has had nothing to fetch for a while."""
+def stands_although_it_hears_its_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every eight seconds, voters do not heed their leader's answers, and stand without asking for pre-votes."""
+    heard = Core.heard_from_leader
 
-    def is_caught_up(self: RemoteReplica, now: int, leader_end: int, lag_time_max: int) -> bool:
-        return now - self.caught_up_at <= lag_time_max
+    def heeds(self: Core, now: int, role: Follower) -> None:
+        if now % 8_000_000 > 1.2 * self.config.fetch_timeout:
+            heard(self, now, role)
 
-    monkeypatch.setattr(RemoteReplica, "is_caught_up", is_caught_up)
-    monkeypatch.setattr(RemoteReplica, "stayed", lambda self, at: None)
+    monkeypatch.setattr(Core, "heard_from_leader", heeds)
+    monkeypatch.setattr(Quorum, "become_prospective", Quorum.become_candidate)
 
 
 def retention_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -961,6 +990,14 @@ PROOFS: tuple[Proof, ...] = (
         seed=5,
     ),
     Proof(
+        KeptMembers,
+        "IS-03",
+        compares_with_the_end_at_this_fetch,
+        "worlds",
+        "test_kept_members::test_a_member_that_had_everything_too_long_ago_leaves",
+        seed=12012,
+    ),
+    Proof(
         FetchingIncarnations,
         "IS-08",
         fetches_without_broker_epoch,
@@ -1058,6 +1095,13 @@ PROOFS: tuple[Proof, ...] = (
         seed=4,
     ),
     Proof(
+        ParkedRequests,
+        "PARKED",
+        wakes_nobody_where_a_replica_goes,
+        "worlds",
+        "test_parked_requests::test_a_request_that_waits_for_something_is_parked",
+    ),
+    Proof(
         RequestDeadlines,
         "DP-05",
         waits_for_the_newest_deadline,
@@ -1107,10 +1151,9 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         CalmCluster,
         "CALM",
-        counts_idle_followers_as_lagging,
+        stands_although_it_hears_its_leader,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
-        seed=2,
     ),
     Proof(
         BalancedLeaders,

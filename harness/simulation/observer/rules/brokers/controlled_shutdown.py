@@ -10,6 +10,13 @@ the controller's image and the other brokers' state at the time of the decision:
 The third case is why the check runs at the moment of the decision: later, a broker with older metadata may have come
 back.
 
+Whoever may stop is told so. A controller that has let a broker wait which is marked as stopping and leads nothing does
+not let it wait again after all active brokers have reported that they have applied the metadata of that time. Only
+reports count that were answered before the request to stop arrived, and only requests that are answered at once.
+
+The third case rests on what brokers report: none has applied less of the metadata than its heartbeat says. Asserted
+when the heartbeat is answered.
+
 A broker that has been told to shut down stays fenced in that incarnation, whatever arrives of it later: it would be
 elected, and lead nothing for a session. Asserted when an image is newer than any before, and as new as that by which
 the controller decided. Legal: a later incarnation.
@@ -18,6 +25,7 @@ the controller decided. Legal: a later incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
@@ -32,6 +40,18 @@ from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatReque
 from squall.nodes.protocol.requests.session import ServerRequest
 
 
+@dataclass(slots=True)
+class _Leadership:
+    """What one active controller has answered to heartbeats."""
+
+    identity: tuple[int, int]
+    """The process's incarnation and the quorum's epoch."""
+    reported: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By broker id, how far it has applied the metadata, and when that was answered, in microseconds."""
+    freed: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By id and epoch of a stopping broker that led nothing when it was told to wait: the end of the metadata then."""
+
+
 class ControlledShutdown(Rule):
     """See the module."""
 
@@ -43,6 +63,7 @@ class ControlledShutdown(Rule):
         self._let_go: dict[int, tuple[int, int]] = {}
         """By broker id, the broker epoch that a controller has told to shut down, and the end of its image then."""
         self._looked_at = -1
+        self._leaderships: dict[str, _Leadership] = {}
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key != ApiKey.BROKER_HEARTBEAT or request.answer is None:
@@ -52,8 +73,30 @@ class ControlledShutdown(Rule):
             return
         decider = node_of_quorum(node)
         image = None if decider is None or decider.controller is None else decider.controller.image
-        if told.should_shut_down and not told.error_code and image is not None:
+        if told.error_code or image is None or decider is None:
+            return
+        self._check_report(asked)
+        if told.should_shut_down:
             self._let_go[asked.broker_id] = asked.broker_epoch, image.last_offset
+        kept = self._leaderships.get(process.name)
+        if kept is None or kept.identity != (process.incarnation, decider.raft.epoch):
+            kept = self._leaderships[process.name] = _Leadership((process.incarnation, decider.raft.epoch))
+        if asked.want_shut_down and not told.should_shut_down:
+            _check_waits(process, image, kept, asked, request.received_at)
+        kept.reported[asked.broker_id] = asked.current_metadata_offset, process.now
+
+    def _check_report(self, asked: BrokerHeartbeatRequest) -> None:
+        """Check how much of the metadata a broker says to have applied; it may have applied more since."""
+        sender = self.cluster.running(asked.broker_id)
+        broker = None if sender is None else sender.broker
+        if broker is None or broker.lifecycle.epoch != asked.broker_epoch or node_of_quorum(sender) is None:
+            return
+        if asked.current_metadata_offset > broker.applied_offset:
+            raise InvariantBroken(
+                "CS-04",
+                f"broker {asked.broker_id} reports that it has applied the metadata up to "
+                f"{asked.current_metadata_offset}, and has up to {broker.applied_offset}",
+            )
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         """Check at once, before the decision changes the controller's image."""
@@ -86,6 +129,28 @@ class ControlledShutdown(Rule):
                     f"broker {broker} of epoch {epoch} was told to shut down, and is not fenced at offset "
                     f"{image.last_offset} of the metadata",
                 )
+
+
+def _check_waits(
+    process: SimProcess, image: MetadataImage, kept: _Leadership, asked: BrokerHeartbeatRequest, arrived: int
+) -> None:
+    """Check that a broker which is told to wait, instead of to stop, has something to wait for."""
+    stopping, key = image.brokers.get(asked.broker_id), (asked.broker_id, asked.broker_epoch)
+    if stopping is None or stopping.epoch != asked.broker_epoch or not stopping.in_controlled_shutdown:
+        return
+    if leads_anything(image, asked.broker_id) or arrived < process.now:
+        return
+    end = kept.freed.get(key)
+    if end is None:
+        kept.freed[key] = image.last_offset
+        return
+    reports = [kept.reported.get(one.id) for one in image.brokers.values() if one.active]
+    if all(one is not None and one[0] >= end and one[1] < arrived for one in reports):
+        raise InvariantBroken(
+            "CS-04",
+            f"{process.name} lets broker {asked.broker_id} wait, which led nothing when the metadata ended at {end}; "
+            "all active brokers have reported since that they have applied as much",
+        )
 
 
 def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], BaseNode | None]) -> str | None:

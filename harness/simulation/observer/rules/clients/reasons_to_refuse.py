@@ -14,7 +14,7 @@ it:
 * OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE for clients that do not know it: the high watermark is below the start
   of the leader's epoch (KIP-207)
 * NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the ISR is smaller than min ISR
-* OUT_OF_ORDER_SEQUENCE_NUMBER: the batch is not the next one of its producer
+* OUT_OF_ORDER_SEQUENCE_NUMBER: the batch is neither the next one of its producer nor one of those that are remembered
 * INVALID_PRODUCER_EPOCH: the producer is known with a later epoch
 
 Asserted when a broker answers. An error that is neither here nor in `UNJUDGED` is a breach as well: clients of that API
@@ -321,11 +321,14 @@ def _is_next(refusal: Refusal, replica: TopicPartitionReplica, broker: Broker) -
         return f"{where}, and is not known"
     if batch.producer_epoch > state.epoch:
         return f"{where}, it had epoch {state.epoch}" if batch.base_sequence == 0 else ""
+    if batch.producer_epoch < state.epoch:
+        return ""
+    if any(
+        (one.first_sequence, one.last_sequence) == (batch.base_sequence, batch.last_sequence) for one in state.batches
+    ):
+        return f"{where}, and has that batch already"
     expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if state.batches else batch.base_sequence
-    known = any(one.first_sequence == batch.base_sequence for one in state.batches)
-    if batch.producer_epoch == state.epoch and batch.base_sequence == expected and not known:
-        return f"{where}, which is the next one"
-    return ""
+    return f"{where}, which is the next one" if batch.base_sequence == expected else ""
 
 
 def _has_no_later_epoch(refusal: Refusal, replica: TopicPartitionReplica, broker: Broker) -> str:

@@ -23,7 +23,7 @@ from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages.vote import PartitionDataRequest, VoteRequest, VoteResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.roles import Leader, Prospective, Unattached
+from squall.nodes.raft.roles import Follower, Leader, Prospective, Unattached
 
 
 class QuorumVotes(Rule):
@@ -49,12 +49,8 @@ class QuorumVotes(Rule):
                 continue
             if not told.vote_granted:
                 _refuse_refusal(process.name, with_quorum.raft, asked)
-            elif asked.pre_vote and isinstance(with_quorum.raft.role, Leader):
-                raise InvariantBroken(
-                    "ELECT",
-                    f"{process.name} leads quorum epoch {with_quorum.raft.epoch}, and grants a pre-vote to node "
-                    f"{asked.replica_id}",
-                )
+            elif asked.pre_vote:
+                _refuse_grant(process, with_quorum.raft, asked)
 
     def died(self, process: SimProcess) -> None:
         self._votes.clear()
@@ -76,6 +72,20 @@ class QuorumVotes(Rule):
 
 def _of_partitions(message: Any) -> list[Any]:
     return [one for topic in message.topics for one in topic.partitions]
+
+
+def _refuse_grant(process: SimProcess, raft: RaftReplica, asked: PartitionDataRequest) -> None:
+    """Check that a voter which grants a pre-vote does not know that the epoch has a leader."""
+    role = raft.role
+    if isinstance(role, Leader):
+        knows = "leads"
+    elif isinstance(role, Follower) and role.heard and process.now < role.give_up_at:
+        knows = f"hears node {role.leader_id} as the leader of"
+    else:
+        return
+    raise InvariantBroken(
+        "ELECT", f"{process.name} {knows} quorum epoch {raft.epoch}, and grants a pre-vote to node {asked.replica_id}"
+    )
 
 
 def _refuse_refusal(name: str, raft: RaftReplica, asked: PartitionDataRequest) -> None:

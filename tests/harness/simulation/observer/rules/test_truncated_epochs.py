@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn
+from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from tests.harness.simulation.observer.observed import TOPIC, TOPIC_ID, Cluster
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from tests.harness.simulation.observer.observed import TOPIC, TOPIC_ID, Cluster, HandMadeLog, batch
 
 
 def followed() -> Cluster:
@@ -53,3 +69,56 @@ def test_a_follower_that_begins_at_its_leaders_start_removes_what_lies_below() -
     cluster.replica("b2").high_watermark = 2
     cluster.raise_start("b2", 2)
     cluster.truncate("b3", 1)
+
+
+def told(rule: TruncatedEpochs, epoch: int, *, leader_epoch: int = 5, error: int = 0) -> None:
+    """A leader tells broker 3 that its log differs after this epoch."""
+    replica = SimpleNamespace(topic="t", topic_id=TOPIC_ID, partition=0, leader_epoch=leader_epoch)
+    replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
+    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    asked = FetchRequest(replica_state=ReplicaState(3, 1))
+    part = PartitionData(0, error, diverging_epoch=EpochEndOffset(epoch, 4))
+    request = ServerRequest(int(ApiKey.FETCH), 17, asked, "node-3", "PLAINTEXT", 1, 0)
+    request.answer = Answer(response=FetchResponse(responses=[FetchableTopicResponse(TOPIC_ID, partitions=[part])]))
+    rule.answered(SimpleNamespace(name="b1"), node, request)  # type: ignore[arg-type]
+
+
+def cuts(rule: TruncatedEpochs, *batches: bytes) -> None:
+    """Broker 3 follows epoch 5, and truncates its log to these batches."""
+    log = HandMadeLog(*batches)
+    replica = SimpleNamespace(
+        broker=3, topic="t", topic_id=TOPIC_ID, partition=0, is_leader=False, leader_epoch=5, log=log,
+        end_offset=log.end_offset,
+        read=lambda offset, size, upper, at_least_one: log.read(offset, size, upper=upper, at_least_one=at_least_one),
+    )  # fmt: skip
+    watched: Any = SimpleNamespace(log=SimpleNamespace(name="t-0"))
+    process: Any = SimpleNamespace(name="b3")
+    rule.replica_touched(ReplicaTurn(process, watched, replica, None, log.end_offset))  # type: ignore[arg-type]
+
+
+BEFORE, AFTER = batch(0, 1, 10, 11), batch(2, 3, 12, 13)
+
+
+def test_nothing_of_an_epoch_after_the_one_that_the_leader_names_is_kept() -> None:
+    rule = TruncatedEpochs(ObservedCluster())
+    told(rule, 2)
+    with pytest.raises(InvariantBroken, match=r"^DP-13: t-0: b3 has cut its log to 4, .* after epoch 2, and keeps ba"):
+        cuts(rule, BEFORE, AFTER)
+
+
+def test_what_is_of_the_epoch_that_the_leader_names_or_an_earlier_one_may_be_kept() -> None:
+    rule = TruncatedEpochs(ObservedCluster())
+    for epoch in (2, 3):
+        told(rule, epoch)
+        cuts(rule, BEFORE, *((AFTER,) if epoch == 3 else ()))
+
+
+@pytest.mark.parametrize("how", [{"leader_epoch": 4}, {"error": 1}])
+def test_what_another_leader_has_said_or_a_refusal_says_nothing(how: dict[str, int]) -> None:
+    rule = TruncatedEpochs(ObservedCluster())
+    told(rule, 2, **how)
+    cuts(rule, BEFORE, AFTER)
+
+
+def test_a_follower_that_was_told_nothing_may_keep_all() -> None:
+    cuts(TruncatedEpochs(ObservedCluster()), BEFORE, AFTER)

@@ -1,4 +1,4 @@
-"""CS-04 after the permission: a broker that was told to shut down stays fenced."""
+"""CS-04 around the permission: who may shut down is told so, by what brokers report, and stays fenced."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ class Controller:
 
     def __init__(self, **told: Any) -> None:
         self.images = SimpleNamespace(newest_image=None)
-        self.rule = ControlledShutdown(SimpleNamespace(images=self.images))  # type: ignore[arg-type]
+        self.rule = ControlledShutdown(
+            SimpleNamespace(images=self.images, running=lambda broker: None)  # type: ignore[arg-type]
+        )
         asked = BrokerHeartbeatRequest(broker_id=1, broker_epoch=7, want_shut_down=True)
         request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, "node-1", "CONTROLLER", 5, 0)
         request.answer = Answer(response=BrokerHeartbeatResponse(is_fenced=True, **told))
-        node = SimpleNamespace(controller=SimpleNamespace(image=SimpleNamespace(last_offset=10)))
-        self.rule.answered(SimpleNamespace(), node, request)  # type: ignore[arg-type]
+        image = SimpleNamespace(last_offset=10, brokers={})
+        node: Any = SimpleNamespace(controller=SimpleNamespace(image=image), raft=SimpleNamespace(epoch=5))
+        process: Any = SimpleNamespace(name="c1", incarnation=1, now=0)
+        self.rule.answered(process, node, request)
 
     def decides(self, offset: int, *, epoch: int = 7, fenced: bool) -> None:
         broker = SimpleNamespace(epoch=epoch, fenced=fenced)
@@ -50,3 +54,93 @@ def test_its_next_incarnation_is() -> None:
 @pytest.mark.parametrize("told", [{}, {"should_shut_down": True, "error_code": 41}])
 def test_one_that_was_not_told_so_may_be(told: dict[str, Any]) -> None:
     Controller(**told).decides(11, fenced=False)
+
+
+# -- who waits ------------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """Broker 1, of epoch 7, is marked as stopping and leads nothing; brokers 2 and 3 are active."""
+
+    def __init__(self) -> None:
+        self.brokers = {
+            1: SimpleNamespace(id=1, epoch=7, active=False, in_controlled_shutdown=True),
+            2: SimpleNamespace(id=2, epoch=8, active=True),
+            3: SimpleNamespace(id=3, epoch=9, active=True),
+        }
+        self.image = SimpleNamespace(last_offset=10, brokers=self.brokers, topics={})
+        self.applied = {2: 99, 3: 99}
+        self.node: Any = SimpleNamespace(controller=SimpleNamespace(image=self.image), raft=SimpleNamespace(epoch=5))
+        self.process: Any = SimpleNamespace(name="c1", incarnation=1, now=0)
+        self.rule = ControlledShutdown(SimpleNamespace(running=self._running))  # type: ignore[arg-type]
+
+    def _running(self, number: int) -> Any:
+        if number not in self.applied:
+            return None
+        lifecycle = SimpleNamespace(epoch=self.brokers[number].epoch)
+        return SimpleNamespace(broker=SimpleNamespace(lifecycle=lifecycle, applied_offset=self.applied[number]))
+
+    def answers(self, at: int, broker: int, applied: int = 10, *, stops: bool = False, arrived: int = -1) -> None:
+        self.process.now = at
+        asked = BrokerHeartbeatRequest(broker, self.brokers[broker].epoch, applied, want_shut_down=stops)
+        received = at if arrived < 0 else arrived
+        request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, f"node-{broker}", "CONTROLLER", 5, received)
+        request.answer = Answer(response=BrokerHeartbeatResponse())
+        self.rule.answered(self.process, self.node, request)
+
+
+def test_a_broker_does_not_wait_once_all_active_brokers_know_that_it_leads_nothing() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.answers(3, 3)
+    with pytest.raises(InvariantBroken, match=r"^CS-04: c1 lets broker 1 wait, which led nothing when .* ended at 10;"):
+        waiting.answers(4, 1, stops=True)
+
+
+def test_it_waits_while_one_of_them_has_not_said_so() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.answers(3, 3, applied=9)
+    waiting.answers(4, 1, stops=True)
+
+
+def test_it_waits_while_it_leads_something() -> None:
+    waiting = Waiting()
+    partition = SimpleNamespace(leader=1)
+    waiting.image.topics = {b"t": SimpleNamespace(partitions={0: partition}, of_broker=lambda broker: [0])}
+    for time, broker in enumerate((1, 2, 3, 1)):
+        waiting.answers(time, broker, stops=broker == 1)
+
+
+def test_an_answer_that_waited_to_be_committed_was_decided_before() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.answers(3, 3)
+    waiting.answers(4, 1, stops=True, arrived=2)
+
+
+def test_another_controller_has_heard_nothing_yet() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.answers(3, 3)
+    waiting.node.raft.epoch = 6
+    waiting.answers(4, 1, stops=True)
+
+
+def test_a_broker_reports_no_more_than_it_has_applied() -> None:
+    waiting = Waiting()
+    waiting.applied[2] = 9
+    with pytest.raises(InvariantBroken, match=r"^CS-04: broker 2 reports .* up to 10, and has up to 9"):
+        waiting.answers(1, 2, applied=10)
+    waiting.answers(1, 2, applied=9)
+
+
+def test_an_earlier_incarnation_may_have_applied_more() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 2, applied=10)
+    del waiting.applied[2]
+    waiting.answers(2, 2, applied=10)

@@ -284,6 +284,12 @@ def test_the_next_batch_is_in_order(producer: int, epoch: int, sequence: int, sa
         Broker().produce(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, batch(producer, epoch, sequence))
 
 
+def test_a_batch_that_is_remembered_is_no_gap() -> None:
+    again = bytes(build_batch([Record(value=b"v")] * 5, producer_id=7, producer_epoch=2, base_sequence=0))
+    with breaks("epoch 2 and sequence 0, and has that batch already"):
+        Broker().produce(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, again)
+
+
 def test_only_an_earlier_producer_epoch_is_refused() -> None:
     Broker().produce(ErrorCode.INVALID_PRODUCER_EPOCH, batch(7, 1, 0))
     with breaks("comes with epoch 2, and is known with epoch 2"):

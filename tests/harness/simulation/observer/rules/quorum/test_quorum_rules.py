@@ -28,11 +28,12 @@ from squall.nodes.protocol.messages.vote import (
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import ReplicaKey
-from squall.nodes.raft.roles import Candidate, Leader, Unattached
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Unattached
 from squall.nodes.raft.voters import VoterSet
 from tests.harness.simulation.observer.observed import sealed
 
 EPOCH = 5
+NOW = 7_000_000
 
 
 class Quorum:
@@ -304,7 +305,7 @@ def refuses(
     request.answer = Answer(response=VoteResponse(topics=[TopicDataResponse("m", [told])]))
     raft = SimpleNamespace(role=role, epoch=EPOCH, log=SimpleNamespace(last_epoch=4), end_offset=10)
     QuorumVotes(ObservedCluster()).answered(
-        SimpleNamespace(name="c1"),  # type: ignore[arg-type]
+        SimpleNamespace(name="c1", now=NOW),  # type: ignore[arg-type]
         SimpleNamespace(raft=raft),  # type: ignore[arg-type]
         request,
     )
@@ -326,6 +327,14 @@ def test_a_leader_that_grants_a_pre_vote_breaks_elect() -> None:
         refuses(leader, (4, 10), pre_vote=True, granted=True)
     refuses(leader, (4, 10), pre_vote=True)
     refuses(Unattached(EPOCH, None, 0), (4, 10), pre_vote=True, granted=True)
+
+
+def test_a_follower_that_hears_its_leader_grants_no_pre_vote() -> None:
+    """KIP-996. One that has heard nothing of it in this epoch, or not for the fetch timeout, may."""
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 hears node 3 as the leader of quorum epoch 5, and grants "):
+        refuses(Follower(EPOCH, 3, give_up_at=NOW + 1, heard=True), (4, 10), pre_vote=True, granted=True)
+    refuses(Follower(EPOCH, 3, give_up_at=NOW + 1, heard=False), (4, 10), pre_vote=True, granted=True)
+    refuses(Follower(EPOCH, 3, give_up_at=NOW, heard=True), (4, 10), pre_vote=True, granted=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""IS-03: a leader proposes no member to leave the ISR that has just had everything.
+
+A member that leaves although it keeps up makes the ISR smaller than it could be: the next fault then stops writes, or
+loses records where settings allow that. It comes back soon, so nobody notices. A follower was caught up at a time if it
+had all that the leader had then. Its fetches prove it: one that names the leader's log end, or one whose offset is at
+or above what the leader's log end was at its fetch before. Asserted when a leader proposes an ISR without a member: the
+member was caught up for the last time more than `replica.lag.time.max.ms` ago.
+
+Only fetches count that the leader has answered without an error, and as the fetch before only one of the same fetch
+session with the epoch before: the leader may have got others whose answers were never sent. The leader's log end at a
+time is the one after the turn in which the fetch arrived, which is at least as much.
+
+Source: IS-03, rule 10. Legal: a member that was caught up longer ago, or in an earlier leader epoch only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from squall.harness.simulation.observer.rules.clients.fetch_positions import positions_asked
+from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule, is_of_follower
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+
+SLACK = MICROSECONDS // 100
+"""A turn takes a while."""
+KEPT_ENDS = 1_000
+"""How many log ends are kept of one leader; a fetch before the first of them proves nothing."""
+
+Led = tuple[str, int, bytes, int]
+"""Host, incarnation, topic id, partition."""
+
+
+@dataclass(slots=True)
+class _Leadership:
+    """What is known of a topic-partition in one leader epoch. Times are in microseconds."""
+
+    epoch: int
+    isr: tuple[int, ...]
+    times: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """The leader's log ends, each since the time at the same place of `times`."""
+    caught_up: dict[int, int] = field(default_factory=dict)
+    """By broker id, when the follower was caught up for the last time."""
+
+    def note_end(self, now: int, end: int) -> None:
+        if self.ends and self.ends[-1] == end:
+            return
+        if self.times and self.times[-1] == now:
+            self.ends[-1] = end
+            return
+        self.times.append(now)
+        self.ends.append(end)
+        if len(self.ends) > KEPT_ENDS:
+            del self.times[: KEPT_ENDS // 2], self.ends[: KEPT_ENDS // 2]
+
+    def had_all(self, offset: int, time: int) -> bool:
+        """Return whether a log that ends at `offset` had all that the leader had after a turn at `time`."""
+        place = bisect_right(self.times, time) - 1
+        return place >= 0 and offset >= self.ends[place]
+
+
+class _Fetched(NamedTuple):
+    epoch: int
+    arrived_at: int
+
+
+class KeptMembers(Rule):
+    """See the module."""
+
+    events = ("isr_proposed",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._led: dict[Led, _Leadership] = {}
+        self._fetched: dict[tuple[str, int, int], _Fetched] = {}
+        """By host, incarnation and session, its last fetch."""
+        self._proposed: dict[tuple[int, str, int], tuple[int, ...]] = {}
+        """By node id, topic and partition, what was proposed in a turn that is not examined yet."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._proposed[int(fields["broker"]), str(fields["topic"]), int(fields["partition"])] = tuple(fields["isr"])
+
+    def died(self, process: SimProcess) -> None:
+        self._proposed.clear()
+
+    def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        replica, process = turn.replica, turn.process
+        proposed = self._proposed.pop((replica.broker, replica.topic, replica.partition), None)
+        if not replica.is_leader:
+            return
+        key = (process.name, process.incarnation, replica.topic_id, replica.partition)
+        led = self._led.get(key)
+        if led is None or led.epoch != replica.leader_epoch:
+            led = self._led[key] = _Leadership(replica.leader_epoch, replica.isr)
+        if proposed is not None and led.isr == replica.isr:
+            self._check(turn, led, set(led.isr) - set(proposed))
+        led.isr = replica.isr
+        led.note_end(process.now, replica.end_offset)
+
+    def _check(self, turn: ReplicaTurn, led: _Leadership, leaving: set[int]) -> None:
+        node, now = turn.process.node, turn.process.now
+        assert node is not None
+        allowed = node.config.replica_lag_time_max_ms * 1_000
+        for member in sorted(leaving & led.caught_up.keys()):
+            since = now - led.caught_up[member]
+            if since <= allowed - SLACK:
+                raise InvariantBroken(
+                    "IS-03",
+                    f"{turn.watched.log.name}: leader {turn.process.name} of epoch {led.epoch} proposes that "
+                    f"{self.cluster.names[member]} leaves the ISR {list(led.isr)}; it had all that the leader had "
+                    f"{since / MICROSECONDS:.3f} s ago",
+                )
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        if request.api_key != ApiKey.FETCH or request.answer is None or node.broker is None:
+            return
+        asked, told = request.body, request.answer.response
+        if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse) or told.error_code:
+            return
+        if not told.session_id or not is_of_follower(asked):
+            return
+        session, arrived = (process.name, process.incarnation, told.session_id), request.received_at
+        before = self._fetched.get(session)
+        self._fetched[session] = _Fetched(asked.session_epoch, arrived)
+        since = before.arrived_at if before is not None and before.epoch + 1 == asked.session_epoch else None
+        self._note_fetch(process, node, asked, told, arrived, since)
+
+    def _note_fetch(
+        self,
+        process: SimProcess,
+        node: BaseNode,
+        asked: FetchRequest,
+        told: FetchResponse,
+        arrived: int,
+        since: int | None,
+    ) -> None:
+        """Note of each topic-partition whether the follower was caught up at this fetch, or at the one before."""
+        assert node.broker is not None
+        replicas, follower = node.broker.replicas, max(asked.replica_id, asked.replica_state.replica_id)
+        refused = {
+            (bytes(topic.topic_id), one.partition_index)
+            for topic in told.responses
+            for one in topic.partitions
+            if one.error_code or one.diverging_epoch.epoch >= 0
+        }
+        for (_, topic_id, partition), position in positions_asked(node, asked, told).items():
+            led = self._led.get((process.name, process.incarnation, topic_id, partition))
+            hosted = replicas.by_id(topic_id, partition)
+            if led is None or hosted is None or (topic_id, partition) in refused:
+                continue
+            if (
+                not hosted.replica.is_leader
+                or not led.epoch == hosted.replica.leader_epoch == position.current_leader_epoch
+            ):
+                continue
+            for time in (arrived, since):
+                if time is not None and led.had_all(position.fetch_offset, time):
+                    led.caught_up[follower] = max(time, led.caught_up.get(follower, time))
+                    break
