@@ -5,7 +5,8 @@ with an empty disk, or the old one whose disk was repaired. The controller canno
 registration with which it could compare: the broker must have lost everything in its eyes (EL-05, RA-07). So the fault
 budget counts such a broker among those that lose data, whether it does or not.
 
-Half of them return with an empty disk.
+Half of them return with an empty disk, but for those that are controllers as well: such a one would have lost its
+votes and its part of the metadata log, and be a voter in name only until an operator removes it (KIP-853).
 """
 
 from __future__ import annotations

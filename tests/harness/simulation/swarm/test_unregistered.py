@@ -41,8 +41,8 @@ def test_one_broker_after_the_other_is_back_before_the_load_ends() -> None:
 class Watched:
     """A cluster of three whose swarm unregisters broker b2, and lets it return three seconds after its death."""
 
-    def __init__(self, amount: float) -> None:
-        self.world = SimWorld(ClusterShape(), seed=3, topics={})
+    def __init__(self, amount: float, *, combined: bool = False) -> None:
+        self.world = SimWorld(ClusterShape(combined=combined), seed=3, topics={})
         self.world.start()
         self.world.kernel.run_for(5 * SECOND)
         self.b2 = next(place.node_id for place in self.world.places if place.name == "b2")
@@ -79,6 +79,15 @@ def test_the_cluster_forgets_the_broker_and_takes_it_back(empty: bool) -> None:
     assert watched.swarm.effects == {UNREGISTER_BROKER: 1}
     assert watched.world.processes["b2"].disk.keeps_promises is not empty
     watched.world.switch_off()
+
+
+def test_a_broker_that_is_a_controller_as_well_keeps_its_disk() -> None:
+    """Seed 996006 of worlds: a voter with an empty disk is another voter, and the listed one is lost."""
+    watched = Watched(amount=0.0, combined=True)
+    watched.run()
+    watched.world.switch_off()
+    assert watched.swarm.effects == {UNREGISTER_BROKER: 1}
+    assert watched.world.processes["b2"].disk.keeps_promises
 
 
 def test_it_counts_as_a_loss_of_records_until_its_answer_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
