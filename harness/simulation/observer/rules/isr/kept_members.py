@@ -6,9 +6,10 @@ had all that the leader had then. Its fetches prove it: one that names the leade
 or above what the leader's log end was at its fetch before. Asserted when a leader proposes an ISR without a member: the
 member was caught up for the last time more than `replica.lag.time.max.ms` ago.
 
-Only fetches count that the leader has answered without an error, and as the fetch before only one of the same fetch
-session with the epoch before: the leader may have got others whose answers were never sent. The leader's log end at a
-time is the one after the turn in which the fetch arrived, which is at least as much.
+Only fetches count that the leader has answered without an error or a request to truncate, and as the fetch before only
+one of the same fetch session with the epoch before: the leader may have got others whose answers were never sent. The
+leader's log end at a fetch is the one when it was answered, which is at least as much: a request may wait before it is
+handled (seed 996437).
 
 Source: IS-03, rule 10. Legal: a member that was caught up longer ago, or in an earlier leader epoch only.
 """
@@ -72,6 +73,9 @@ class _Leadership:
 class _Fetched(NamedTuple):
     epoch: int
     arrived_at: int
+    answered_at: int
+    accepted: set[tuple[bytes, int]]
+    """Topic ids and partitions of which the leader took note."""
 
 
 class KeptMembers(Rule):
@@ -131,18 +135,14 @@ class KeptMembers(Rule):
             return
         session, arrived = (process.name, process.incarnation, told.session_id), request.received_at
         before = self._fetched.get(session)
-        self._fetched[session] = _Fetched(asked.session_epoch, arrived)
-        since = before.arrived_at if before is not None and before.epoch + 1 == asked.session_epoch else None
-        self._note_fetch(process, node, asked, told, arrived, since)
+        fetches = [_Fetched(asked.session_epoch, arrived, process.now, set())]
+        self._fetched[session] = fetches[0]
+        if before is not None and before.epoch + 1 == asked.session_epoch:
+            fetches.append(before)
+        self._note_fetch(process, node, asked, told, fetches)
 
     def _note_fetch(
-        self,
-        process: SimProcess,
-        node: BaseNode,
-        asked: FetchRequest,
-        told: FetchResponse,
-        arrived: int,
-        since: int | None,
+        self, process: SimProcess, node: BaseNode, asked: FetchRequest, told: FetchResponse, fetches: list[_Fetched]
     ) -> None:
         """Note of each topic-partition whether the follower was caught up at this fetch, or at the one before."""
         assert node.broker is not None
@@ -163,7 +163,9 @@ class KeptMembers(Rule):
                 or not led.epoch == hosted.replica.leader_epoch == position.current_leader_epoch
             ):
                 continue
-            for time in (arrived, since):
-                if time is not None and led.had_all(position.fetch_offset, time):
-                    led.caught_up[follower] = max(time, led.caught_up.get(follower, time))
+            fetches[0].accepted.add((topic_id, partition))
+            for fetch in fetches:
+                accepted = (topic_id, partition) in fetch.accepted
+                if accepted and led.had_all(position.fetch_offset, fetch.answered_at):
+                    led.caught_up[follower] = max(fetch.arrived_at, led.caught_up.get(follower, fetch.arrived_at))
                     break

@@ -138,13 +138,32 @@ def test_a_fetch_that_is_refused_or_of_another_epoch_proves_nothing(how: dict[st
     leader.proposes(500, 1)
 
 
-def test_a_fetch_that_waited_shows_what_was_so_when_it_came() -> None:
+def test_a_fetch_after_one_that_was_refused_proves_less() -> None:
+    """Seed 996437 of worlds: the leader took no note of the first, at an offset beyond its log's end."""
+    leader = Leader()
+    leader.appends(100, 5)
+    leader.is_fetched(200, 9, 3, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    leader.appends(300, 6)
+    leader.is_fetched(400, 5, 4)
+    leader.proposes(500, 1)
+
+
+def test_a_fetch_that_waited_counts_from_when_it_came() -> None:
+    leader = Leader()
+    leader.appends(100, 5)
+    leader.is_fetched(700, 5, 3, arrived=200)
+    leader.appends(800, 6)
+    with breaks("0.900"):
+        leader.proposes(1_100, 1)
+
+
+def test_a_fetch_may_be_handled_when_the_leader_has_more_than_when_it_came() -> None:
+    """Seed 996437 of worlds: a broker that had much to do."""
     leader = Leader()
     leader.appends(100, 5)
     leader.appends(700, 6)
     leader.is_fetched(700, 5, 3, arrived=200)
-    with breaks("0.900"):
-        leader.proposes(1_100, 1)
+    leader.proposes(1_100, 1)
 
 
 def test_in_a_new_leader_epoch_nothing_is_known_yet() -> None:
