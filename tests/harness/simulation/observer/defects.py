@@ -1,0 +1,639 @@
+"""Defects of the nodes that are not among the documented mutants, each put into the nodes' code for one run.
+
+Each is what a careless engineer could have written, and breaks one rule of the observer: `proofs.py` says which, in
+which scenario and with which seed. The docstring of a defect is its line in docs/simulation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked
+from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.broker.hosting.replicas import Replicas
+from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
+from squall.nodes.broker.observer import MetadataObserver
+from squall.nodes.broker.requests.fetch import Fetch
+from squall.nodes.broker.requests.fetch_sessions import FetchSessions
+from squall.nodes.controller.balancing import LeaderBalancer
+from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.controller import QuorumController
+from squall.nodes.controller.isr import IsrControl
+from squall.nodes.controller.liveness import Sessions
+from squall.nodes.controller.outcome import Outcome
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.node.channels import Connection, Connections, RequestChannel
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionDataResponse,
+)
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.fetch import PartitionData
+from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.elections import Elections
+from squall.nodes.raft.messages import Hint
+from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.replication import Fetcher
+from squall.nodes.raft.roles import Follower, Leader, Unattached
+from squall.nodes.raft.transitions import Quorum
+from squall.nodes.raft.voters import VoterSet
+from squall.nodes.replication import replica as replica_module
+from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
+from squall.nodes.replication.log_start import DeletionAnswer, LogStart
+from squall.nodes.replication.ports import AppendAnswer, Applied, EpochEndAnswer, OffsetAnswer, PartitionState
+from squall.nodes.replication.remote import RemoteReplica
+from squall.nodes.replication.replica import ACKS_ALL, TopicPartitionReplica
+from squall.nodes.replication.serving import LATEST_TIMESTAMP, ServingReplica
+from squall.nodes.storage import retention
+from squall.nodes.storage.epochs import LeaderEpochCache
+from squall.nodes.storage.log import Log
+from squall.nodes.storage.segment import Segment
+from squall.nodes.storage.time_index import NO_TIMESTAMP
+
+
+def names_another_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's responses name another voter as the leader of the epoch, now and then."""
+    hint = Core.hint
+    count = [0]
+
+    def wrong(self: Core) -> Hint:
+        right = hint(self)
+        count[0] += 1
+        if count[0] % 50 or right.leader_id is None:
+            return right
+        other = next(voter for voter in self.voters.latest.ids if voter != right.leader_id)
+        return Hint(right.epoch, other)
+
+    monkeypatch.setattr(Core, "hint", wrong)
+
+
+def votes_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter that has voted in an epoch votes for the next candidate, too."""
+
+    def grants(self: Elections, vote_request: Any) -> bool:
+        role, candidate = self._quorum.role, vote_request.candidate
+        if not isinstance(role, Unattached) or role.leader_id is not None or not self._covers(vote_request):
+            return False
+        if role.voted is not None and not role.voted.is_same_as(candidate):
+            quorum = self._quorum
+            quorum._enter(Unattached(quorum.epoch, candidate, role.election_at))
+            quorum._trace.event("vote", node=quorum.local.id, epoch=quorum.epoch, candidate=candidate.id)
+        return True
+
+    monkeypatch.setattr(Elections, "_grants", grants)
+
+
+def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter votes for a candidate whose log ends above its own high watermark, whatever its own log has beyond."""
+
+    def covers(self: Elections, vote_request: Any) -> bool:
+        return bool(vote_request.end_offset >= self._core.high_watermark)
+
+    monkeypatch.setattr(Elections, "_covers", covers)
+
+
+def cuts_committed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of the quorum truncates its last batch now and then, committed or not, and fetches it again."""
+    take = Fetcher._take_records
+    count = [0]
+
+    def cuts(self: Fetcher, now: int, role: Any, fetch_response: Any) -> None:
+        take(self, now, role, fetch_response)
+        log = self._core.log
+        if self._core.high_watermark == log.end_offset > log.start_offset + 5:
+            count[0] += 1
+            if count[0] % 40 == 0:
+                log.truncate_diverged(log.last_epoch, log.end_offset - 1, high_watermark=0)
+
+    monkeypatch.setattr(Fetcher, "_take_records", cuts)
+
+
+def applies_idle_records_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker applies records that are not committed, of those that change nothing."""
+
+    def behind(self: MetadataObserver) -> bool:
+        return self._log.end_offset > self.next_offset
+
+    def committed(self: RaftReplica, from_offset: int) -> Any:
+        def changes_nothing(batch: CommittedBatch) -> bool:
+            return all(len(value) <= 4 for value in batch.values)
+
+        for batch in self._core.log.batches(from_offset, self.end_offset):
+            if batch.next_offset > self.high_watermark and (self.config.votes or not changes_nothing(batch)):
+                return
+            yield batch
+
+    monkeypatch.setattr(MetadataObserver, "behind", property(behind))
+    monkeypatch.setattr(RaftReplica, "committed", committed)
+
+
+def a_cache_loses_its_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Truncation takes one epoch too many out of the leader epoch cache."""
+    truncate = LeaderEpochCache.truncate_from_end
+
+    def one_too_many(self: LeaderEpochCache, end_offset: int) -> None:
+        truncate(self, end_offset)
+        if len(self.entries) > 1:
+            truncate(self, self.entries[-1][1])
+
+    monkeypatch.setattr(LeaderEpochCache, "truncate_from_end", one_too_many)
+
+
+def lists_the_log_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest offset that ListOffsets reports is the log end."""
+
+    listed = TopicPartitionReplica.list_offset
+
+    def list_offset(self: TopicPartitionReplica, timestamp: int, epoch: int, replica_id: int = -1) -> OffsetAnswer:
+        if timestamp != LATEST_TIMESTAMP:
+            return listed(self, timestamp, epoch, replica_id)
+        return OffsetAnswer(0, -1, self.end_offset, self.leader_epoch)
+
+    monkeypatch.setattr(TopicPartitionReplica, "list_offset", list_offset)
+
+
+def recovery_keeps_what_is_known_to_be_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery cuts a topic's log at its recovery point, also where only the process has died."""
+    recover = Log._recover
+
+    def cuts(self: Log, recovery_point: int) -> None:
+        recover(self, recovery_point)
+        if "__cluster_metadata" not in self.directory and recovery_point < self.end_offset:
+            self.truncate_to(max(recovery_point, self.start_offset))
+
+    monkeypatch.setattr(Log, "_recover", cuts)
+
+
+def notes_log_ends_as_recovery_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker notes the end of each log as its recovery point, whether or not that is durable."""
+
+    def notes(self: LogManager) -> None:
+        self._recovery_points.replace({name: log.end_offset for name, log in self._logs.items()})
+
+    monkeypatch.setattr(LogManager, "_checkpoint_recovery_points", notes)
+
+
+def hears_every_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes the heartbeat of any incarnation of a broker for that of the registered one."""
+    heartbeat = BrokerControl.heartbeat
+
+    def hears(self: BrokerControl, now: int, image: MetadataImage, request: BrokerHeartbeatRequest) -> Any:
+        broker = image.brokers.get(request.broker_id)
+        if broker is not None:
+            request = replace(request, broker_epoch=broker.epoch)
+        return heartbeat(self, now, image, request)
+
+    monkeypatch.setattr(BrokerControl, "heartbeat", hears)
+
+
+def refuses_some_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller refuses a proposed ISR now and then, as if a member were not active; its leader proposes again."""
+    alter, calls = IsrControl.alter_partition, iter(range(1_000_000))
+
+    def altered(self: IsrControl, image: MetadataImage, request: AlterPartitionRequest, version: int) -> Outcome:
+        outcome = alter(self, image, request, version)
+        response = cast(AlterPartitionResponse, outcome.response)
+        if next(calls) % 3 or response.error_code:
+            return outcome
+        for topic in response.topics:
+            topic.partitions = [
+                PartitionDataResponse(one.partition_index, ErrorCode.INELIGIBLE_REPLICA) for one in topic.partitions
+            ]
+        return Outcome(response)
+
+    monkeypatch.setattr(IsrControl, "alter_partition", altered)
+
+
+def takes_an_outdated_proposal_for_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader takes INVALID_UPDATE_VERSION to say that its change of the ISR was not accepted."""
+    monkeypatch.setattr(replica_module, "_REVERT", (*replica_module._REVERT, ErrorCode.INVALID_UPDATE_VERSION))
+
+
+def appends_below_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader looks at min ISR only when it answers a Produce with acks=all, not before it appends."""
+    append = TopicPartitionReplica.append
+
+    def appends(
+        self: TopicPartitionReplica, now: int, batch: Any, required_acks: int, produce_version: int = 12
+    ) -> AppendAnswer:
+        return append(self, now, batch, 1 if required_acks == ACKS_ALL else required_acks, produce_version)
+
+    monkeypatch.setattr(TopicPartitionReplica, "append", appends)
+
+
+def segments_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log never begins another segment because of the age of the last one."""
+    is_full = Log._is_full
+
+    def ageless(self: Log, segment: Segment, more: int, header: BatchHeader) -> bool:
+        return is_full(self, segment, more, replace(header, max_timestamp=segment.first_timestamp))
+
+    monkeypatch.setattr(Log, "_is_full", ageless)
+
+
+def begins_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker begins no fetch sessions: each fetch names all of its topic-partitions."""
+    monkeypatch.setattr(FetchSessions, "_begin", lambda self, now, context: None)
+
+
+def compares_with_the_end_at_this_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader forgets where its log ended at a follower's fetch before: only who has everything now is caught up."""
+    fetched = RemoteReplica.fetched
+
+    def forgets(self: RemoteReplica, now: int, offset: int, leader_end: int, broker_epoch: int) -> None:
+        self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
+        fetched(self, now, offset, leader_end, broker_epoch)
+
+    monkeypatch.setattr(RemoteReplica, "fetched", forgets)
+
+
+def wakes_nobody_where_a_replica_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that deletes a replica leaves the requests parked there to their time-out."""
+    forget = Replicas._forget
+
+    def forgets(self: Replicas, topic_id: bytes, number: int) -> HostedPartition | None:
+        changed, self._progress._changed = self._progress._changed, {}
+        hosted = forget(self, topic_id, number)
+        self._progress._changed = changed
+        return hosted
+
+    monkeypatch.setattr(Replicas, "_forget", forgets)
+
+
+def states_too_high_a_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer's Fetch that gets records is answered with a high watermark that is too high by one."""
+    part = Fetch._part
+
+    def states(self: Fetch, number: int, bounds: Any, records: Any) -> PartitionData:
+        stated = part(self, number, bounds, records)
+        if not self._context.is_follower and not stated.error_code and len(records):
+            stated.high_watermark += 1
+        return stated
+
+    monkeypatch.setattr(Fetch, "_part", states)
+
+
+def waits_for_the_newest_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker waits for the deadline of the request that was parked last, whichever is nearest."""
+    add = Deadlines.add
+
+    def overwrites(self: Deadlines, when: int, parked: Parked) -> None:
+        add(self, when, parked)
+        self.nearest = parked.step * self.GRAIN
+
+    monkeypatch.setattr(Deadlines, "add", overwrites)
+
+
+def leaves_heartbeats_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some heartbeats are not answered; brokers send the next one after a time-out."""
+    settle = ServerRequest._settle
+
+    def forgets(self: ServerRequest, answer: Answer) -> None:
+        if self.api_key != ApiKey.BROKER_HEARTBEAT or self.received_at < 6_000_000 or self.correlation_id % 101:
+            settle(self, answer)
+
+    monkeypatch.setattr(ServerRequest, "_settle", forgets)
+
+
+def begins_an_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader begins its epoch again whenever its topic-partition's registration changes within it."""
+    apply = TopicPartitionReplica.apply
+
+    def applies(self: TopicPartitionReplica, now: int, state: PartitionState) -> Applied:
+        applied = apply(self, now, state)
+        if self.is_leader and not applied.stale and not applied.new_leader_epoch:
+            self._begin_epoch(now, state, was_leader=True)
+        return applied
+
+    monkeypatch.setattr(TopicPartitionReplica, "apply", applies)
+
+
+def fetches_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's fetches name no broker epoch, as those of brokers before KIP-903."""
+    monkeypatch.setattr(Replicas, "_own_epoch", lambda self: -1)
+
+
+def trusts_the_time_index_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest time of a segment is what its time index says, without the batches after the last entry."""
+
+    def measures(self: Segment) -> None:
+        largest, offset = self._times.last or (NO_TIMESTAMP, self.base_offset)
+        self._max_timestamp, self._offset_of_max = largest, offset
+
+    monkeypatch.setattr(Segment, "_measure_times", measures)
+
+
+def expects_no_heartbeats_after_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that becomes active gives a broker no session before it hears of it."""
+    monkeypatch.setattr(Sessions, "restart", lambda self, now, brokers: self._heard.clear())
+
+
+def never_returns_leaderships(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller never looks for leaderships to return."""
+    monkeypatch.setattr(LeaderBalancer, "restart", lambda self, now: None)
+
+
+def sends_heartbeats_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unfenced broker sends heartbeats at the short interval of a fenced one."""
+    monkeypatch.setattr(Lifecycle, "_pause", lambda self: min(IMPATIENT_INTERVAL, self._config.heartbeat_interval))
+
+
+def serves_held_requests_in_reverse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a connection has sent while its fetches waited is handled in reverse."""
+
+    def put_back(self: RequestChannel, connection: Connection) -> None:
+        while connection.held:
+            inbound = connection.held.popleft()
+            self.bytes += inbound.size
+            self._queue.appendleft(inbound)
+
+    monkeypatch.setattr(RequestChannel, "put_back", put_back)
+
+
+def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader refuses to say where epochs end, as if it did not lead."""
+
+    def refused(self: ServingReplica, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
+        return EpochEndAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
+
+
+def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker does not count what it refuses to its consumers."""
+    count = Fetch._count
+
+    def counted(self: Fetch, findings: list[Any], size: int) -> None:
+        count(self, findings, size)
+        for topic in (*self._traffic.topics.values(), self._traffic.elsewhere):
+            topic.fetch_failures = 0
+
+    monkeypatch.setattr(Fetch, "_count", counted)
+
+
+def gives_no_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that ends with answers that have not left goes on counting."""
+    closed = Connections.closed
+
+    def kept(self: Connections, identity: int) -> Connection | None:
+        connection = closed(self, identity)
+        if connection is not None:
+            connection.channel.budget.used += connection.unsent
+        return connection
+
+    monkeypatch.setattr(Connections, "closed", kept)
+
+
+def names_no_time_while_it_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetcher names no time while a fetch is under way, though another may follow it (a defect of ours, mended)."""
+    deadline = ReplicaFetcher.deadline
+    monkeypatch.setattr(ReplicaFetcher, "deadline", lambda self: NEVER if self._under_way else deadline(self))
+
+
+def damages_what_followers_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then a follower is sent records with a wrong byte; its next fetch brings the right ones."""
+    part = Fetch._part
+    count = [0]
+
+    def damaged(self: Fetch, number: int, bounds: Any, records: Any) -> PartitionData:
+        count[0] += bool(self._context.is_follower and len(records))
+        if self._context.is_follower and len(records) and count[0] % 20 == 0:
+            changed = bytearray(records)
+            changed[-1] ^= 1
+            records = memoryview(changed)
+        return part(self, number, bounds, records)
+
+    monkeypatch.setattr(Fetch, "_part", damaged)
+
+
+def finds_old_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that creates the log of a topic created again finds a record of the former topic in it."""
+    claim = LogManager.claim
+
+    def found(self: LogManager, topic: Any, number: int, config: Any) -> Any:
+        log, high_watermark = claim(self, topic, number, config)
+        leads = topic.partitions[number].leader == self._config.node_id
+        if topic.name.startswith("side") and not leads and log.end_offset == 0:
+            old = bytearray(build_batch([Record(value=b"old")], timestamp=1_000))
+            patch(old, 0, 0)
+            log.append_as_follower(old)
+        return log, high_watermark
+
+    monkeypatch.setattr(LogManager, "claim", found)
+
+
+def deletes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DeleteRecords request is acknowledged, and the log begins where it did."""
+
+    def delete_before(self: LogStart, offset: int, high_watermark: int) -> DeletionAnswer:
+        wanted = high_watermark if offset == -1 else offset
+        self.acknowledged = wanted  # type: ignore[attr-defined]
+        return DeletionAnswer(0, wanted)
+
+    def low_watermark(self: LogStart, followers: Any, view: Any) -> int:
+        return int(getattr(self, "acknowledged", 0))
+
+    monkeypatch.setattr(LogStart, "delete_before", delete_before)
+    monkeypatch.setattr(LogStart, "low_watermark", low_watermark)
+
+
+def trusts_brokers_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes every broker that registers again to have stopped cleanly."""
+    monkeypatch.setattr(BrokerControl, "_may_have_lost_records", lambda self, image, known, previous_epoch: False)
+
+
+def ignores_altered_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose topics' settings are altered replays the records, and its replicas go on as before."""
+    monkeypatch.setattr(MetadataImage, "topics_set_by", lambda self, resources: iter(()))
+
+
+def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader never proposes that a follower leaves the ISR."""
+    monkeypatch.setattr(TopicPartitionReplica, "_is_lagging", lambda self, now, member: False)
+
+
+def stands_although_it_hears_its_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every eight seconds, voters do not heed their leader's answers, and stand without asking for pre-votes."""
+    heard = Core.heard_from_leader
+
+    def heeds(self: Core, now: int, role: Follower) -> None:
+        if now % 8_000_000 > 1.2 * self.config.fetch_timeout:
+            heard(self, now, role)
+
+    monkeypatch.setattr(Core, "heard_from_leader", heeds)
+    monkeypatch.setattr(Quorum, "become_prospective", Quorum.become_candidate)
+
+
+def retention_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention by size deletes all segments whose records are committed, however little is left."""
+
+    def covers(self: object, segment: object) -> bool:
+        return True
+
+    monkeypatch.setattr(retention._Excess, "covers", covers)
+
+
+def a_segment_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower loses a segment in the middle of its log, while it runs."""
+    append = Log.append_as_follower
+    lost: list[str] = []
+
+    def loses(self: Log, batches: Any) -> Any:
+        appended = append(self, batches)
+        if not lost and "events" in self.directory and len(self._segments) > 5:
+            lost.append(self.directory)
+            self.flush()
+            del self._segments._all[3]
+        return appended
+
+    monkeypatch.setattr(Log, "append_as_follower", loses)
+
+
+def believes_the_leaders_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower takes the leader's high watermark as it is, beyond the end of its log."""
+
+    def follow(self: TopicPartitionReplica, leader_high_watermark: int) -> None:
+        if leader_high_watermark != self.high_watermark:
+            self._set_high_watermark(max(leader_high_watermark, self.log.start_offset))
+
+    monkeypatch.setattr(TopicPartitionReplica, "_follow_high_watermark", follow)
+
+
+def a_leader_begins_with_the_former_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader stamps its first batch with the leader epoch before, and begins its own with the second."""
+    append = Log.append_as_leader
+
+    def stamps(self: Log, batch: Any, leader_epoch: int, now_ms: int, **how: Any) -> Any:
+        entries = self.epochs.entries
+        if "events" in self.directory and len(entries) > 1 and entries[-1] == (leader_epoch, self.end_offset):
+            self.epochs.truncate_from_end(self.end_offset)
+            leader_epoch = entries[-2][0]
+        return append(self, batch, leader_epoch, now_ms, **how)
+
+    monkeypatch.setattr(Log, "append_as_leader", stamps)
+
+
+def leads_when_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running replica that learns that its topic-partition has no leader any more leads it."""
+    apply = TopicPartitionReplica.apply
+
+    def leads(self: TopicPartitionReplica, now: int, state: Any) -> Any:
+        begins = self.state is not None and state.leader_epoch > self.leader_epoch
+        goes_on = self.is_leader and state.leader_epoch == self.leader_epoch
+        wrong = state.leader == -1 and (begins or goes_on)
+        return apply(self, now, replace(state, leader=self.broker) if wrong else state)
+
+    monkeypatch.setattr(TopicPartitionReplica, "apply", leads)
+
+
+def a_roll_forgets_earlier_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot that a roll writes holds the last batch of each producer only."""
+    roll = Log._roll
+
+    def last_only(self: Log) -> None:
+        whole = {one: list(state.batches) for one, state in self.producers._states.items()}
+        for state in self.producers._states.values():
+            del state.batches[:-1]
+        roll(self)
+        for one, batches in whole.items():
+            self.producers._states[one].batches[:] = batches
+
+    monkeypatch.setattr(Log, "_roll", last_only)
+
+
+def lets_nobody_rejoin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader never proposes to add a follower to the ISR."""
+    monkeypatch.setattr(TopicPartitionReplica, "_maybe_expand", lambda self, remote: None)
+
+
+def counts_by_voters_once_they_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower counts by the voters of its log only when it knows that they are committed."""
+    follow, advance = Core.follow_voters, Core.raise_high_watermark
+    waiting: dict[int, list[tuple[int, VoterSet]]] = {}
+
+    def waits(self: Core, now: int, changes: Sequence[tuple[int, VoterSet]]) -> None:
+        for offset, voters in changes:
+            self.trace.event("voters", node=self.config.node_id, offset=offset, voters=list(voters.ids))
+            waiting.setdefault(id(self), []).append((offset, voters))
+
+    def advances(self: Core, offset: int) -> None:
+        advance(self, offset)
+        due = [one for one in waiting.get(id(self), []) if one[0] < offset]
+        waiting[id(self)] = [one for one in waiting.get(id(self), []) if one[0] >= offset]
+        follow(self, 0, due)
+
+    monkeypatch.setattr(Core, "follow_voters", waits)
+    monkeypatch.setattr(Core, "raise_high_watermark", advances)
+
+
+def answers_what_it_has_not_written_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active controller answers at once where it writes no records, whatever else is not committed."""
+    park = QuorumController._park
+
+    def wrong(self: QuorumController, request: Any, response: Any, *, wrote: bool) -> None:
+        if wrote:
+            park(self, request, response, wrote=wrote)
+        else:
+            request.respond(response)
+
+    monkeypatch.setattr(QuorumController, "_park", wrong)
+
+
+def leads_by_the_voter_that_is_silent_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum resigns when any one voter has not fetched for as long as a majority may."""
+    heard_at = Leader.majority_heard_at
+
+    def oldest(self: Leader) -> int:
+        healthy = heard_at(self)
+        others = [max(self.since, progress.fetched_at) for progress in self.others.values()]
+        return min([healthy, *others])
+
+    monkeypatch.setattr(Leader, "majority_heard_at", oldest)
+
+
+def finds_times_above_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer's look-up by time sees the whole log, also what is not committed."""
+    found = Log.offset_for_timestamp
+
+    def wrong(self: Log, timestamp: int, upper: int) -> tuple[int, int] | None:
+        return found(self, timestamp, self.end_offset)
+
+    monkeypatch.setattr(Log, "offset_for_timestamp", wrong)
+
+
+def recovers_without_syncing_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery flushes what it has read, and leaves the directory as the dead process left it."""
+    recover, flush = Log._recover, Log.flush
+
+    def wrong(self: Log, recovery_point: int) -> None:
+        def without_names(log: Log) -> None:
+            log._segments.names_dirty = False
+            flush(log)
+
+        with monkeypatch.context() as within:
+            within.setattr(Log, "flush", without_names)
+            recover(self, recovery_point)
+
+    monkeypatch.setattr(Log, "_recover", wrong)
+
+
+def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ZooKeeper-era broker that stops closes its controller and its logs, and leaves its session open."""
+
+    def close(self: ZooKeeperNode, now: int) -> None:
+        self.controller.close(now)
+        self.broker.close(now)
+        self._closed = True
+
+    monkeypatch.setattr(ZooKeeperNode, "close", close)
