@@ -1,8 +1,8 @@
-"""Draw a broker that is far from the others: for most of the load, all between them takes tens of milliseconds.
+"""Draw a broker that is far from the others: for most of the load, each message between them takes longer.
 
-A cluster over several sites has such links, and nothing is wrong with it. A follower that is far away is never at its
-leader's log end under steady load, since more is appended while its fetch is under way; it is in sync all the same, as
-it always has what the leader had a moment ago (IS-03). Short faults of slow links end before that matters.
+A cluster over several sites has such links, and nothing is wrong with it. A follower that is far away is seldom at its
+leader's log end under steady load, since more is appended while its fetch is under way. It is in sync all the same, as
+it has what the leader had a moment ago (IS-03). Short faults of slow links end before that matters.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def test_polls_end_whatever_goes_wrong_in_the_lane(monkeypatch: pytest.MonkeyPat
     assert (completion.type, completion.error) == (FAIL, "client: RuntimeError: a bug of ours")
 
 
-@pytest.mark.parametrize(("batches", "type"), [(1, INFO), (2, FAIL)])
-def test_sends_end_whatever_goes_wrong_in_the_lane(monkeypatch: pytest.MonkeyPatch, batches: int, type: str) -> None:
+@pytest.mark.parametrize(("batches", "outcome"), [(1, INFO), (2, FAIL)])
+def test_sends_end_whatever_goes_wrong_in_the_lane(monkeypatch: pytest.MonkeyPatch, batches: int, outcome: str) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a bug of ours")
 
@@ -119,4 +119,4 @@ def test_sends_end_whatever_goes_wrong_in_the_lane(monkeypatch: pytest.MonkeyPat
     brokers = Brokers()
     client = brokers.client("producer", batches_in_flight=batches)
     completion = brokers.run(asyncio.wait_for(client.invoke(op(SEND, 0, 70)), 60))
-    assert (completion.type, completion.error) == (type, "client: RuntimeError: a bug of ours")
+    assert (completion.type, completion.error) == (outcome, "client: RuntimeError: a bug of ours")

@@ -49,7 +49,7 @@ class _Leadership:
     reported: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By broker id, how far it has applied the metadata, and when that was answered, in microseconds."""
     freed: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By id and epoch of a stopping broker that led nothing when it was told to wait: the end of the metadata then."""
+    """By id and epoch of a stopping broker without leaderships: where the metadata ended at its first wait."""
 
 
 class ControlledShutdown(Rule):
@@ -134,7 +134,7 @@ class ControlledShutdown(Rule):
 def _check_waits(
     process: SimProcess, image: MetadataImage, kept: _Leadership, asked: BrokerHeartbeatRequest, arrived: int
 ) -> None:
-    """Check that a broker which is told to wait, instead of to stop, has something to wait for."""
+    """Check that some active broker has not reported enough, for a stopping broker that the controller lets wait."""
     stopping, key = image.brokers.get(asked.broker_id), (asked.broker_id, asked.broker_epoch)
     if stopping is None or stopping.epoch != asked.broker_epoch or not stopping.in_controlled_shutdown:
         return

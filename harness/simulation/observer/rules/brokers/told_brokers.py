@@ -9,8 +9,9 @@ The observer compares each answer with the request and with the image by which t
   DUPLICATE_BROKER_REGISTRATION: another incarnation is registered
 * a heartbeat: the broker has caught up if it has applied its registration. It stays fenced if it asks to, if it has not
   caught up, or if it stops, and else is unfenced
-* AlterPartition: each topic-partition is answered once. An accepted ISR is the proposed one, at the proposed leader
-  epoch, and the topic-partition has it if it still is at that partition epoch. A refusal has its reason: an older
+* AlterPartition: each topic-partition is answered once. An accepted ISR is the proposed one, and the topic-partition
+  has it if it still is at that partition epoch; that its epochs are the proposed ones is IS-07 of `fenced_requests`. A
+  refusal has its reason: an older
   leader epoch or partition epoch (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION), a newer one than the controller knows
   (NOT_CONTROLLER), a member that is not active or has restarted (INELIGIBLE_REPLICA), a sender that does not lead or an
   ISR that cannot be (INVALID_REQUEST), no such topic-partition, a leader that has changed with it (NEW_LEADER_ELECTED)
@@ -170,7 +171,7 @@ def _of_partitions(
         registration = None if topic is None else topic.partitions.get(result.partition_index)
         members = _members(by_place[place], version)
         if result.error_code == ErrorCode.NONE:
-            why = _of_accepted(registration, asked.broker_id, by_place[place], list(members), result)
+            why = _of_accepted(registration, by_place[place], list(members), result)
         else:
             why = _of_refused(image, registration, asked.broker_id, by_place[place], members, result, waited=waited)
         if why:
@@ -187,21 +188,17 @@ def _members(proposal: PartitionDataRequest, version: int) -> dict[int, int]:
 
 def _of_accepted(
     registration: PartitionRegistration | None,
-    sender: int,
     proposal: PartitionDataRequest,
     members: list[int],
     told: PartitionDataResponse,
 ) -> str:
-    before = proposal.partition_epoch
-    says = (told.leader_id, told.leader_epoch, sorted(told.isr), told.leader_recovery_state)
-    if says != (sender, proposal.leader_epoch, sorted(members), proposal.leader_recovery_state):
-        return f"it answers with leader {told.leader_id} of epoch {told.leader_epoch} and ISR {list(told.isr)}"
-    if told.partition_epoch not in (before, before + 1):
-        return f"it answers with partition epoch {told.partition_epoch}, and the proposal was for {before}"
+    says = (sorted(told.isr), told.leader_recovery_state)
+    if says != (sorted(members), proposal.leader_recovery_state):
+        return f"it answers with ISR {list(told.isr)} and leader recovery state {told.leader_recovery_state}"
     if registration is None or registration.partition_epoch > told.partition_epoch:
         return ""
     has = (registration.partition_epoch, registration.leader, registration.leader_epoch, sorted(registration.isr))
-    if has == (told.partition_epoch, sender, told.leader_epoch, sorted(told.isr)):
+    if has == (told.partition_epoch, told.leader_id, told.leader_epoch, sorted(told.isr)):
         return ""
     return f"it has leader {has[1]} of epoch {has[2]}, ISR {has[3]} and partition epoch {has[0]}"
 

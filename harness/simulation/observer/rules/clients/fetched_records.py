@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.harness.simulation.observer.rules.clients.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
+from squall.harness.simulation.observer.state.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode

@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall.harness.simulation.observer.rules.clients.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
+from squall.harness.simulation.observer.state.fetch_positions import place_of, positions_asked
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess

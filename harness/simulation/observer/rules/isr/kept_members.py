@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from squall.harness.simulation.observer.rules.clients.fetch_positions import positions_asked
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule, is_of_follower
+from squall.harness.simulation.observer.state.fetch_positions import positions_asked
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS

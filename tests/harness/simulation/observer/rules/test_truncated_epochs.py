@@ -72,7 +72,7 @@ def test_a_follower_that_begins_at_its_leaders_start_removes_what_lies_below() -
 
 
 def told(rule: TruncatedEpochs, epoch: int, *, leader_epoch: int = 5, error: int = 0) -> None:
-    """A leader tells broker 3 that its log differs after this epoch."""
+    """A leader answers broker 3's fetch: the two logs share nothing after this epoch."""
     replica = SimpleNamespace(topic="t", topic_id=TOPIC_ID, partition=0, leader_epoch=leader_epoch)
     replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
     node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))

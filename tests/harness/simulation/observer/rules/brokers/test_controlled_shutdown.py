@@ -1,4 +1,7 @@
-"""CS-04 around the permission: who may shut down is told so, by what brokers report, and stays fenced."""
+"""CS-04 as the observer asserts it of heartbeats.
+
+A broker that was told to shut down stays fenced; one that may shut down does not wait; none reports too much.
+"""
 
 from __future__ import annotations
 
