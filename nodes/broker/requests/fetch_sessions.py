@@ -69,11 +69,18 @@ class Watch(Watcher):
 
     def touched(self) -> Parked | None:
         context = self.context
-        if self not in context.news:
-            context.news[self] = None
-            if context.is_follower and self.hosted is not None:
-                self.hosted.replica.follower_stayed(context.replica_id, self.wanted.fetch_offset, context.arrived_at)
+        self.note_stayed()
+        context.news[self] = None
         return context.parked
+
+    def note_stayed(self) -> None:
+        """Note that the follower had everything at the last fetch, if it did: what is not news it had received.
+
+        Not done at each fetch, which may name none of thousands of topic-partitions: only before the watch changes.
+        """
+        context = self.context
+        if context.is_follower and self.hosted is not None and self not in context.news:
+            self.hosted.replica.follower_stayed(context.replica_id, self.wanted.fetch_offset, context.arrived_at)
 
     def resolve(self, replicas: Replicas) -> None:
         """Look up the topic-partition, which may have been created, or created again, since the last look-up."""
@@ -96,6 +103,7 @@ class Watch(Watcher):
 
     def leave(self) -> None:
         if self.hosted is not None:
+            self.note_stayed()
             self._list(self.hosted).pop(self, None)
 
     def _list(self, hosted: HostedPartition) -> dict[Watcher, None]:
@@ -141,6 +149,7 @@ class FetchContext:
                     watch = self.watches[key] = Watch(self, topic, wanted)
                     watch.resolve(replicas)
                 else:
+                    watch.note_stayed()
                     watch.wanted = wanted
                 self.news[watch] = None
 
@@ -279,10 +288,10 @@ class FetchSessions:
             session.broker_epoch = broker_epoch
             for watch in session.watches.values():
                 watch.touched()
-        session.arrived_at = now
         session.forget(body.forgotten_topics_data)
         waiting = dict(session.news)
         session.ask(body.topics, self._replicas)
+        session.arrived_at = now
         if self._ignores_additions:
             session.news = waiting
         session.resolve_failed(self._replicas)

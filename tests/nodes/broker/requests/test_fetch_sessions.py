@@ -405,6 +405,35 @@ class TestFollowers:
         self.replica(led).maybe_shrink(led.now)
         assert self.replica(led).proposal is not None, "ten seconds are the limit"
 
+    @pytest.mark.parametrize("way", ["is refused", "forgets", "begins anew"])
+    def test_what_it_had_counts_also_if_its_next_fetch_changes_the_session(self, led: World, way: str) -> None:
+        """IS-03. The controller told followers of the next leader epoch, and the leader had not heard of it yet
+        (seed 1 of `zookeeper-late-isr`): it took out a follower that had had everything until then.
+        """
+        followers = [Fetcher(led, broker) for broker in (OTHER, THIRD)]
+        for follower in followers:
+            follower.begin(dict.fromkeys(range(4), 0), epoch=0)
+        for _ in range(30):
+            led.now += SECOND
+            for follower in followers:
+                follower.fetch({})
+        led.now += SECOND // 2
+        for follower in followers:
+            if way == "is refused":
+                refused = answer(follower.fetch({0: 0}, epoch=1)).responses[0].partitions[0]
+                assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            elif way == "forgets":
+                follower.fetch({}, forget=(0,))
+            else:
+                follower.epoch = 0
+                follower.begin({1: 0}, epoch=0)
+        led.produce(("t", 0), acks=1)
+        led.now += 9 * SECOND
+        assert not self.replica(led).maybe_shrink(led.now) and self.replica(led).proposal is None
+        led.now += 2 * SECOND
+        self.replica(led).maybe_shrink(led.now)
+        assert self.replica(led).proposal is not None, "ten seconds are the limit"
+
     def test_a_follower_that_becomes_eligible_joins_with_its_next_fetch(self, led: World) -> None:
         led.change(isr=[1, OTHER])
         fenced = led.broker.image.brokers[THIRD]
