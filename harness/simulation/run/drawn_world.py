@@ -45,6 +45,8 @@ CREATED_WHEN_ASKED: Final = 0.15
 AUTO_CREATE: Final = "auto.create.topics.enable"
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
+PIPELINED: Final = 0.4
+"""The share of worlds with idempotent producers and few topic-partitions in which several batches are in flight."""
 ADMINISTERED: Final = 0.15
 """The share of worlds in which many administrators make and delete the same few topics."""
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
@@ -76,6 +78,8 @@ def draw_world(scenario: Scenario, seed: int) -> Scenario:
     cluster = _cluster(scenario.cluster, seed)
     few = sum(topic.partitions for topic in cluster.topics.values()) <= 4
     workload = _load(Random(f"{seed}/world/load"), few)
+    if few and workload.idempotent and (rng := Random(f"{seed}/world/pipelines")).random() < PIPELINED:
+        workload = _pipelined(workload, rng.randint(2, 5))
     if (rng := Random(f"{seed}/world/administrators")).random() < ADMINISTERED:
         workload = workload.model_copy(update={"admin": rng.choice((6.0, 12.0)), "admins": rng.choice((4, 12, 30))})
     if cluster.config.get(SELECTOR) == RACK_AWARE:
@@ -350,6 +354,11 @@ def _load(rng: Random, few: bool) -> LogOptions:
         admins=rng.choice((1, 1, 2)),
         final_timeout=90.0,
     )
+
+
+def _pipelined(load: LogOptions, batches: int) -> LogOptions:
+    """The load with so many batches in flight, and one process more, so that a further record waits for them."""
+    return load.model_copy(update={"batches_in_flight": batches, "in_flight": max(load.in_flight, batches + 1)})
 
 
 def _sometimes(rng: Random, choices: Sequence[float]) -> float:

@@ -304,9 +304,10 @@ class FetchSessions:
         return session
 
     def _end(self, now: int, number: int) -> None:
-        session = self._sessions.pop(number, None)
+        session = self._sessions.get(number)
         if session is not None:
             _answer_parked(now, session)
+            del self._sessions[number]
             session.leave()
             session.id = 0
             self.watched -= session.counted

@@ -328,6 +328,17 @@ class TestSlots:
         assert Fetcher(world).begin({0: 0}).session_id == 0
         assert Fetcher(world, THIRD).begin({0: 0}, epoch=0).session_id == 0
 
+    def test_who_makes_way_is_answered_before_its_session_ends(self) -> None:
+        """So no response names a session that the broker does not keep (DP-04)."""
+        world = self.world(1)
+        consumer = Fetcher(world)
+        consumer.begin({0: 0})
+        kept: list[bool] = []
+        parked = consumer.fetch({}, max_wait_ms=500)
+        parked.on_answer = lambda _: kept.append(world.broker.fetching.sessions.find(consumer.id) is not None)
+        assert Fetcher(world, OTHER).begin({0: 0}, epoch=0).session_id != 0
+        assert answer(parked).session_id == consumer.id and kept == [True]
+
 
 class TestTopicPartitions:
     """Memory is bounded: what all sessions name together, however few they are."""

@@ -86,10 +86,12 @@ def test_after_the_last_epoch_comes_the_first() -> None:
 def test_a_session_that_a_response_names_is_kept() -> None:
     with breaks("8, epoch 0, and does not keep it"):
         fetches((0, 0), 8)
+    with breaks("8, epoch 4, and does not keep it"):
+        fetches((8, 4), 8, waited=True)
 
 
-def test_a_fetch_that_waits_may_outlast_its_session() -> None:
-    fetches((8, 4), 8, waited=True)
+def test_a_fetch_that_waited_may_have_found_no_room() -> None:
+    fetches((0, 0), waited=True)
 
 
 def test_a_session_begins_where_there_is_room() -> None:
