@@ -4,7 +4,8 @@ A *burst* is several faults of a few kinds within half a second. A *combination*
 together, such as the power loss of two brokers, or a slow disk on a host whose link is cut. An *aimed* fault waits for
 an event that a node traces, and strikes in that turn (`moments.py`). A *stale node* gets no metadata for some seconds
 and acts on what it knows, while its peers stop, and in the end stops itself. Others hold or lose messages
-(`lost_messages.py`).
+(`lost_messages.py`). A *rare* event, such as a log that gives way to a snapshot, comes seldom in the seconds that an
+aimed fault waits; so some faults wait for one of these all the time.
 
 Each seed draws whether it has any of each, from a random stream of its own. The budget decides about each part when it
 is due, so that a combination may lose a part that Kafka's promises do not cover.
@@ -86,6 +87,23 @@ CONTROLLER_MOMENTS: Final = {
 }
 """The traced events that faults are aimed at, and how many of them may pass before the fault strikes."""
 
+RARE_MOMENTS: Final = (
+    "broker_let_go",
+    "controller",
+    "deletion_asked",
+    "log_reset",
+    "log_without_id",
+    "recovery_cut",
+    "snapshot_fetch",
+    "snapshot_loaded",
+    "stray",
+    "truncate",
+    "voters",
+)
+"""Events that most worlds have a few times or never, for which a fault waits from the start."""
+RARE: Final = 0.15
+"""The share of seeds in which a fault waits for one of these events, for each of them."""
+
 
 def draw_patterns(
     seed: object,
@@ -113,6 +131,7 @@ def draw_patterns(
     faults += unfollowed_leaders(Random(f"{seed}/unfollowed"), controllers, load, changed=dynamic_voters)
     faults += undecided_changes(Random(f"{seed}/undecided"), brokers, controllers, load, topics)
     faults += unanswered_writes(Random(f"{seed}/unanswered"), brokers, controllers, load)
+    faults += _rare_moments(Random(f"{seed}/rare moments"), all_nodes(brokers, controllers), load)
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -184,3 +203,17 @@ def _aimed(rng: Random, at: float, brokers: tuple[str, ...], controllers: tuple[
     return [
         SwarmFault(round(at, 6), rng.choice(list(MOMENT_KINDS)), hosts, round(duration, 6), rng.random(), moment=moment)
     ]
+
+
+def _rare_moments(rng: Random, nodes: tuple[str, ...], load: float) -> list[SwarmFault]:
+    """Crashes mostly, since what a node does at these events takes several calls of the disk."""
+    faults: list[SwarmFault] = []
+    for event in RARE_MOMENTS:
+        if rng.random() >= RARE:
+            continue
+        kind = rng.choice(("crash-at-moment", "crash-at-moment", *MOMENT_KINDS))
+        at = rng.uniform(0.2, 1.0)
+        duration = log_uniform(rng, 0.01, 2.0)
+        moment = Moment(event, rng.choice((1, 1, 1, 2, 3)), round(load - 1.5 - at - duration, 6))
+        faults.append(SwarmFault(round(at, 6), kind, nodes, round(duration, 6), rng.random(), moment=moment))
+    return faults

@@ -12,7 +12,13 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER
 from squall.harness.simulation.swarm.lost_messages import FORWARDED
-from squall.harness.simulation.swarm.patterns import BROKER_MOMENTS, COMBINATIONS, CONTROLLER_MOMENTS, draw_patterns
+from squall.harness.simulation.swarm.patterns import (
+    BROKER_MOMENTS,
+    COMBINATIONS,
+    CONTROLLER_MOMENTS,
+    RARE_MOMENTS,
+    draw_patterns,
+)
 from squall.nemesis.entries import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")
@@ -101,14 +107,25 @@ def test_every_kind_of_every_combination_exists() -> None:
 def test_every_aimed_kind_and_every_moment_is_drawn_by_some_seed() -> None:
     aimed = [fault for drawn in DRAWN.values() for fault in drawn if fault.moment is not None]
     assert {fault.kind for fault in aimed} == set(MOMENT_KINDS)
-    assert {fault.moment.event for fault in aimed if fault.moment} == {*BROKER_MOMENTS, *CONTROLLER_MOMENTS}
+    assert {fault.moment.event for fault in aimed if fault.moment} == {
+        *BROKER_MOMENTS, *CONTROLLER_MOMENTS, *RARE_MOMENTS
+    }  # fmt: skip
+
+
+def test_for_rare_events_a_fault_waits_on_every_node_from_the_start_of_the_load_to_its_end() -> None:
+    waiting = [one for drawn in DRAWN.values() for one in drawn if one.moment and one.moment.within > 6.0]
+    assert {one.moment.event for one in waiting if one.moment} == set(RARE_MOMENTS)
+    assert {one.hosts for one in waiting} == {BROKERS + CONTROLLERS}
+    assert all(one.at <= 1.0 and LOAD - 2.0 < one.latest_end < LOAD - 1.0 for one in waiting)
+    crashes = [one for one in waiting if one.kind in ("crash-at-moment", "power-loss-at-moment")]
+    assert 0.5 < len(crashes) / len(waiting) < 0.9
 
 
 def test_every_moment_is_an_event_that_nodes_trace() -> None:
     sources = "\n".join(path.read_text() for path in NODES.rglob("*.py"))
     traced = set(re.findall(r'event\(\s*(?:"(\w+)" if \w+ else )?"(\w+)"', sources))
     names = {name for pair in traced for name in pair}
-    assert {*BROKER_MOMENTS, *CONTROLLER_MOMENTS} <= names
+    assert {*BROKER_MOMENTS, *CONTROLLER_MOMENTS, *RARE_MOMENTS} <= names
 
 
 @pytest.mark.parametrize("seed", range(0, 300, 10))

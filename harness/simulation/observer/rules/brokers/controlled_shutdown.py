@@ -12,7 +12,9 @@ back.
 
 Whoever may stop is told so. A controller that has let a broker wait which is marked as stopping and leads nothing does
 not let it wait again after all active brokers have reported that they have applied the metadata of that time. Only
-reports count that were answered before the request to stop arrived, and only requests that are answered at once.
+reports count that were answered before the request to stop arrived, and only requests that are answered at once. The
+first of them may be the one that had the broker marked (`worlds` seed 986, with one controller): the offset that others
+must have applied is determined at the next.
 
 The third case rests on what brokers report: none has applied less of the metadata than its heartbeat says. Asserted
 when the heartbeat is answered.
@@ -49,7 +51,8 @@ class _Leadership:
     reported: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By broker id, how far it has applied the metadata, and when that was answered, in microseconds."""
     freed: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By id and epoch of a stopping broker without leaderships: where the metadata ended at its first wait."""
+    """By id and epoch of a stopping broker without leaderships: where the metadata ended at its second wait; -1 before
+    that."""
 
 
 class ControlledShutdown(Rule):
@@ -141,8 +144,8 @@ def _check_waits(
     if leads_anything(image, asked.broker_id) or arrived < process.now:
         return
     end = kept.freed.get(key)
-    if end is None:
-        kept.freed[key] = image.last_offset
+    if end is None or end < 0:
+        kept.freed[key] = -1 if end is None else image.last_offset
         return
     reports = [kept.reported.get(one.id) for one in image.brokers.values() if one.active]
     if all(one is not None and one[0] >= end and one[1] < arrived for one in reports):

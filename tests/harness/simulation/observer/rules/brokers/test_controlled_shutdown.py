@@ -94,6 +94,7 @@ class Waiting:
 
 def test_a_broker_does_not_wait_once_all_active_brokers_know_that_it_leads_nothing() -> None:
     waiting = Waiting()
+    waiting.answers(0, 1, stops=True)
     waiting.answers(1, 1, stops=True)
     waiting.answers(2, 2)
     waiting.answers(3, 3)
@@ -101,8 +102,17 @@ def test_a_broker_does_not_wait_once_all_active_brokers_know_that_it_leads_nothi
         waiting.answers(4, 1, stops=True)
 
 
+def test_the_wait_that_had_it_marked_settles_nothing_yet() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.answers(3, 3)
+    waiting.answers(4, 1, stops=True)
+
+
 def test_it_waits_while_one_of_them_has_not_said_so() -> None:
     waiting = Waiting()
+    waiting.answers(0, 1, stops=True)
     waiting.answers(1, 1, stops=True)
     waiting.answers(2, 2)
     waiting.answers(3, 3, applied=9)
@@ -119,6 +129,7 @@ def test_it_waits_while_it_leads_something() -> None:
 
 def test_an_answer_that_waited_to_be_committed_was_decided_before() -> None:
     waiting = Waiting()
+    waiting.answers(0, 1, stops=True)
     waiting.answers(1, 1, stops=True)
     waiting.answers(2, 2)
     waiting.answers(3, 3)
@@ -127,6 +138,7 @@ def test_an_answer_that_waited_to_be_committed_was_decided_before() -> None:
 
 def test_another_controller_has_heard_nothing_yet() -> None:
     waiting = Waiting()
+    waiting.answers(0, 1, stops=True)
     waiting.answers(1, 1, stops=True)
     waiting.answers(2, 2)
     waiting.answers(3, 3)
