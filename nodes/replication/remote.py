@@ -49,6 +49,14 @@ class RemoteReplica:
         self.fetched_at = now
         self.broker_epoch = broker_epoch
 
+    def is_late(self, offset: int, broker_epoch: int) -> bool:
+        """Whether a fetch was sent before one that is known already, and proves nothing new.
+
+        The log of a follower does not become shorter in a leader epoch in which the leader has accepted a fetch of it,
+        except by the end of its incarnation. Without a broker epoch (-1) incarnations cannot be distinguished.
+        """
+        return offset < self.end_offset and broker_epoch != -1 and broker_epoch == self.broker_epoch
+
     def stayed(self, at: int) -> None:
         """Record that it had all that the leader had, and fetched again without naming it (fetch sessions)."""
         self.caught_up_at = max(self.caught_up_at, at)

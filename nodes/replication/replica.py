@@ -257,7 +257,8 @@ class TopicPartitionReplica(ServingReplica):
         """Return what a follower may read; for a fetch that has just `arrived`, also update the follower's progress.
 
         A parked fetch that is evaluated again (`arrived=False`) must not count: it proves nothing new, and nothing
-        about now.
+        about now. Neither does a late one, whose follower has fetched further since. Kafka takes it as it is, and
+        corrects that with the next fetch of the follower's session, which looks at all that the session holds.
         """
         if self._unfenced:
             current_leader_epoch = last_fetched_epoch = -1
@@ -272,7 +273,7 @@ class TopicPartitionReplica(ServingReplica):
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         end = self.log.end_offset
         bounds = self._bounds(offset, last_fetched_epoch, end)
-        if not arrived or bounds.error or bounds.diverging is not None:
+        if not arrived or bounds.error or bounds.diverging is not None or remote.is_late(offset, broker_epoch):
             return bounds
         moved = remote.end_offset != offset
         remote.fetched(now, offset, end, broker_epoch)

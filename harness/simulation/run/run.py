@@ -76,6 +76,7 @@ from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.splits import draw_splits
 from squall.harness.simulation.swarm.swarm import Swarm
+from squall.harness.simulation.swarm.turns import draw_turns
 from squall.harness.simulation.swarm.unregistered import draw_unregistered
 from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
@@ -475,6 +476,8 @@ class Simulation:
                         faults += draw_unregistered(seed, view.brokers, load)
                     faults += draw_splits(seed, *nodes, load)
                     faults += draw_distant(seed, view.brokers, load)
+                    session = self.scenario.cluster.config["broker.session.timeout.ms"]
+                    faults += draw_turns(seed, *nodes, load, int(session) / 1_000)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)

@@ -49,6 +49,8 @@ TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
 """An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
 
 UNREGISTER_AGAIN_SECONDS = 0.1
+STAYS_DOWN_SECONDS = 10.0
+"""A broker that is unregistered is started by the swarm, once its disk is as drawn; this is longer than that takes."""
 
 _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 
@@ -311,7 +313,7 @@ class Swarm:
         assert self._operator is not None, "a swarm that unregisters brokers has an operator"
         host, loop = self._world.sim_hosts[fault.hosts[0]], asyncio.get_running_loop()
         back_at = loop.time() + fault.duration
-        await host.call("proc.kill", id=identity, name="node", ttl=fault.duration)
+        await host.call("proc.kill", id=identity, name="node", ttl=fault.duration + STAYS_DOWN_SECONDS)
         attempts, unregistered = 0, False
         while not unregistered and loop.time() < back_at:
             attempts += 1

@@ -224,7 +224,9 @@ class SimProcess:
         return lost
 
     def wipe_disk(self) -> int:
-        """Remove every file. Return the bytes lost. The process must be dead."""
+        """Remove every file. Return the bytes lost. Raise RuntimeError if the process is alive."""
+        if self.node is not None:
+            raise RuntimeError(f"{self.name}: the disk of a process that is alive is not emptied")
         lost = self.disk.wipe()
         self._tell_of_loss()
         return lost

@@ -130,6 +130,23 @@ class TestShrinking:
         assert led.replica(2).end_offset < led.replica(1).end_offset
         assert members(led) is None
 
+    @pytest.mark.parametrize("restarted", [False, True])
+    def test_a_fetch_that_arrives_after_later_ones_says_nothing_of_its_sender(
+        self, led: World, restarted: bool
+    ) -> None:
+        """IS-03. Of another incarnation it says where that one's log ends."""
+        led.produce(1, 3)
+        led.catch_up(2, 1)
+        led.now += 5 * SECOND
+        if restarted:
+            led.view.epochs[2] = 999
+        late = led.replica(1).follower_fetch(led.now, 2, led.view.broker_epoch(2) or -1, 1, 1, 1)
+        assert late.error == 0 and late.diverging is None
+        assert led.replica(1).follower_ends()[2] == (1 if restarted else led.replica(1).end_offset)
+        led.now += 20 * SECOND
+        led.replica(1).maybe_shrink(led.now)
+        assert members(led) == ((1,) if restarted else None)
+
     def test_a_member_that_fetches_but_gains_no_ground_is_dropped(self, led: World) -> None:
         for _ in range(30):
             led.produce(1, 1)
