@@ -400,15 +400,20 @@ class TestFollowers:
         assert hosted is not None
         return hosted.replica
 
-    def test_an_idle_follower_is_not_lagging_when_the_log_grows(self, led: World) -> None:
-        """It had everything until a moment ago, though nobody has mentioned this topic-partition for long."""
-        followers = [Fetcher(led, broker) for broker in (OTHER, THIRD)]
+    def idle_followers(self, world: World) -> list[Fetcher]:
+        """Followers that have everything, and have named nothing in thirty fetches, a second apart."""
+        followers = [Fetcher(world, broker) for broker in (OTHER, THIRD)]
         for follower in followers:
             follower.begin(dict.fromkeys(range(4), 0), epoch=0)
         for _ in range(30):
-            led.now += SECOND
+            world.now += SECOND
             for follower in followers:
                 follower.fetch({})
+        return followers
+
+    def test_an_idle_follower_is_not_lagging_when_the_log_grows(self, led: World) -> None:
+        """It had everything until a moment ago, though nobody has mentioned this topic-partition for long."""
+        self.idle_followers(led)
         led.produce(("t", 0), acks=1)
         led.now += 9 * SECOND
         assert not self.replica(led).maybe_shrink(led.now) and self.replica(led).proposal is None
@@ -421,13 +426,7 @@ class TestFollowers:
         """IS-03. The controller told followers of the next leader epoch, and the leader had not heard of it yet
         (seed 1 of `zookeeper-late-isr`): it took out a follower that had had everything until then.
         """
-        followers = [Fetcher(led, broker) for broker in (OTHER, THIRD)]
-        for follower in followers:
-            follower.begin(dict.fromkeys(range(4), 0), epoch=0)
-        for _ in range(30):
-            led.now += SECOND
-            for follower in followers:
-                follower.fetch({})
+        followers = self.idle_followers(led)
         led.now += SECOND // 2
         for follower in followers:
             if way == "is refused":
