@@ -26,6 +26,7 @@ from squall.harness.lab.lab import Lab, lab_down, lab_up
 from squall.harness.lab.round_trips import measured_round_trips
 from squall.harness.scenario.lab_topology import Racks
 from tests.labs import need_lab
+from tests.processes import words_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
@@ -183,7 +184,7 @@ def test_status_shows_what_is_measured_beside_what_was_asked_for(racked: Lab) ->
 def test_without_the_emulator_there_is_no_lab_rather_than_one_of_near_racks(racked: Lab) -> None:
     """The last test on this lab: it takes it down."""
     (emulator,) = [
-        one for one in psutil.Process(racked.supervisor).children(recursive=True) if EMULATOR in " ".join(one.cmdline())
+        one for one in psutil.Process(racked.supervisor).children(recursive=True) if EMULATOR in " ".join(words_of(one))
     ]
     os.kill(emulator.pid, signal.SIGKILL)
     wait_until(lambda: not racked.is_alive(), "the lab is down", timeout=5)

@@ -48,6 +48,7 @@ from tests.harness.lab.ordinary_user import (
     ordinary_user,
     processes_of_user,
 )
+from tests.processes import words_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
@@ -167,7 +168,7 @@ def test_what_it_cannot_do_is_refused_before_anything_is_started(up: Ordinary) -
     assert said.returncode not in (0, 1, 2), said.stdout + said.stderr
     assert "b1: net.drop: a host of a reduced lab has no separate network" in said.stderr
     assert "kill -9" not in said.stdout and not list((up.home / "runs").glob("cut-off/*"))
-    assert not [one for one in processes_of_user() if "squall.nodes" in " ".join(one.cmdline())]
+    assert not [one for one in processes_of_user() if "squall.nodes" in " ".join(words_of(one))]
 
 
 @pytest.mark.full
@@ -228,14 +229,14 @@ def test_should_both_be_killed_at_once_the_next_lab_ends_what_is_left(up: Ordina
 def supervisor_and_holder() -> list[psutil.Process]:
     """The one that nobody's death but its own ends, and its child."""
     everybody = processes_of_user()
-    found = [one for one in everybody if "squall.harness.lab.reduced_supervisor" in one.cmdline()]
+    found = [one for one in everybody if "squall.harness.lab.reduced_supervisor" in words_of(one)]
     return sorted(found, key=lambda one: one.ppid() in {other.pid for other in found})
 
 
 def await_nobody() -> None:
     wait_until(
         lambda: not processes_of_user(),
-        lambda: [one.cmdline() for one in processes_of_user()],
+        lambda: [words_of(one) for one in processes_of_user()],
         GONE_SECONDS,
         every=0.02,
     )

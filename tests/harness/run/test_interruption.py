@@ -29,6 +29,7 @@ from squall.harness.lab.lab import Lab, find_lab, lab_down, lab_up, remove_lefto
 from squall.nemesis.core.evidence import reach_matrix
 from squall.nemesis.runner import Patience
 from tests.labs import need_lab
+from tests.processes import words_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("interruption")]
@@ -134,7 +135,7 @@ def await_true(condition: Callable[[], bool], what: str, running: subprocess.Pop
 
 def load_workers(running: subprocess.Popen[str]) -> list[psutil.Process]:
     children = psutil.Process(running.pid).children(recursive=True)
-    return [child for child in children if "squall.harness.load.worker" in child.cmdline()]
+    return [child for child in children if "squall.harness.load.worker" in words_of(child)]
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -235,7 +236,7 @@ def labs_of(running: subprocess.Popen[str]) -> list[Lab]:
 
 def test_lab_down_after_all_that_leaves_no_process(lab: Lab, squall: Any) -> None:
     inside = everything_in(lab)
-    assert any("keeper" in " ".join(one.cmdline()) for one in inside) or len(inside) > len(lab.hosts)
+    assert any("keeper" in " ".join(words_of(one)) for one in inside) or len(inside) > len(lab.hosts)
     down = squall("lab", "down", "--name", NAME)
     assert (down.status, down.out) == (0, f"lab        {NAME} is down\n")
     assert gone(inside)

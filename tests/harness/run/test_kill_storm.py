@@ -36,6 +36,7 @@ from tests.harness.run import kill_storm
 from tests.harness.run.kill_storm import Sight
 from tests.harness.run.storm_deadlines import LONGEST_S, Deadlines, Lateness
 from tests.labs import need_lab
+from tests.processes import words_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("kill-storm")]
@@ -140,7 +141,7 @@ class Storm:
         self._process.wait()
 
     def _strike_agent(self) -> None:
-        agents = [one for one in _inside(self.lab) if _is_agent(_words(one))]
+        agents = [one for one in _inside(self.lab) if _is_agent(words_of(one))]
         if agents:
             self._hit(self.rng.choice(agents), signal.SIGKILL)
 
@@ -197,24 +198,17 @@ def _inside(lab: Lab) -> list[psutil.Process]:
 
 
 def _has(process: psutil.Process, mark: str) -> bool:
-    words = _words(process)
+    words = words_of(process)
     return any(word.endswith(mark) for word in words[:8] + words[-2:])
 
 
 def _keeps(process: psutil.Process) -> bool:
     """Whether it is an agent, a keeper or a sentry, and works."""
-    words = _words(process)
+    words = words_of(process)
     with contextlib.suppress(psutil.NoSuchProcess):
         ours = _is_agent(words) or "--keeper" in words or _has(process, "sentry.sh")
         return ours and process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
     return False
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def _is_agent(words: list[str]) -> bool:
