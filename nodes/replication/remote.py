@@ -50,10 +50,11 @@ class RemoteReplica:
         self.broker_epoch = broker_epoch
 
     def is_late(self, offset: int, broker_epoch: int) -> bool:
-        """Whether a fetch was sent before one that is known already, and proves nothing new.
+        """Whether the follower sent this fetch before one that the leader has taken note of already.
 
-        The log of a follower does not become shorter in a leader epoch in which the leader has accepted a fetch of it,
-        except by the end of its incarnation. Without a broker epoch (-1) incarnations cannot be distinguished.
+        Once the leader has accepted a fetch, the follower's log becomes no shorter in that leader epoch while its
+        broker runs. So a lower offset of the same incarnation is an earlier one. A fetch without a broker epoch (-1)
+        does not say which incarnation sent it.
         """
         return offset < self.end_offset and broker_epoch != -1 and broker_epoch == self.broker_epoch
 

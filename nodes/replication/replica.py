@@ -257,8 +257,8 @@ class TopicPartitionReplica(ServingReplica):
         """Return what a follower may read; for a fetch that has just `arrived`, also update the follower's progress.
 
         A parked fetch that is evaluated again (`arrived=False`) must not count: it proves nothing new, and nothing
-        about now. Neither does a late one, whose follower has fetched further since. Kafka takes it as it is, and
-        corrects that with the next fetch of the follower's session, which looks at all that the session holds.
+        about now. Neither must a late one, whose follower has fetched from a higher offset since. Kafka lets it
+        count, and corrects that at the next fetch of the follower's session, which updates all that the session holds.
         """
         if self._unfenced:
             current_leader_epoch = last_fetched_epoch = -1

@@ -64,6 +64,7 @@ from squall.harness.simulation.strangers.late_requests import SHARE as REPEATING
 from squall.harness.simulation.strangers.late_requests import LateRequests
 from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
+from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn
 from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
@@ -76,7 +77,6 @@ from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.splits import draw_splits
 from squall.harness.simulation.swarm.swarm import Swarm
-from squall.harness.simulation.swarm.turns import draw_turns
 from squall.harness.simulation.swarm.unregistered import draw_unregistered
 from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
@@ -477,7 +477,7 @@ class Simulation:
                     faults += draw_splits(seed, *nodes, load)
                     faults += draw_distant(seed, view.brokers, load)
                     session = self.scenario.cluster.config["broker.session.timeout.ms"]
-                    faults += draw_turns(seed, *nodes, load, int(session) / 1_000)
+                    faults += draw_brokers_in_turn(seed, *nodes, load, int(session) / 1_000)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)

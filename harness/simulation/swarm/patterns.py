@@ -4,8 +4,8 @@ A *burst* is several faults of a few kinds within half a second. A *combination*
 together, such as the power loss of two brokers, or a slow disk on a host whose link is cut. An *aimed* fault waits for
 an event that a node traces, and strikes in that turn (`moments.py`). A *stale node* gets no metadata for some seconds
 and acts on what it knows, while its peers stop, and in the end stops itself. Others hold or lose messages
-(`lost_messages.py`). A *rare* event, such as a log that gives way to a snapshot, comes seldom in the seconds that an
-aimed fault waits; so some faults wait for one of these all the time.
+(`lost_messages.py`). An aimed fault waits for some seconds, and rare events, such as the truncation of a
+metadata log, seldom happen in these; so some faults wait for a *rare* event from the start of the load to its end.
 
 Each seed draws whether it has any of each, from a random stream of its own. The budget decides about each part when it
 is due, so that a combination may lose a part that Kafka's promises do not cover.
@@ -206,7 +206,7 @@ def _aimed(rng: Random, at: float, brokers: tuple[str, ...], controllers: tuple[
 
 
 def _rare_moments(rng: Random, nodes: tuple[str, ...], load: float) -> list[SwarmFault]:
-    """Crashes mostly, since what a node does at these events takes several calls of the disk."""
+    """Draw faults that wait for rare events. Most are crashes: at these events a node makes several disk calls."""
     faults: list[SwarmFault] = []
     for event in RARE_MOMENTS:
         if rng.random() >= RARE:

@@ -50,7 +50,7 @@ TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
 
 UNREGISTER_AGAIN_SECONDS = 0.1
 STAYS_DOWN_SECONDS = 10.0
-"""A broker that is unregistered is started by the swarm, once its disk is as drawn; this is longer than that takes."""
+"""How much longer the kill of an unregistered broker may last than drawn: the operator's last request may be late."""
 
 _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 

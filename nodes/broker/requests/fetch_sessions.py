@@ -74,9 +74,10 @@ class Watch(Watcher):
         return context.parked
 
     def note_stayed(self) -> None:
-        """Note that the follower had everything at the last fetch, if it did: what is not news it had received.
+        """Tell the replica that the follower had everything at the session's last fetch, if this is no news.
 
-        Not done at each fetch, which may name none of thousands of topic-partitions: only before the watch changes.
+        Each fetch proves that for all topic-partitions of the session that are no news, thousands perhaps. So it is
+        told only before a change after which it could not be said any more.
         """
         context = self.context
         if context.is_follower and self.hosted is not None and self not in context.news:

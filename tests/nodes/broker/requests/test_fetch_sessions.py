@@ -411,21 +411,24 @@ class TestFollowers:
                 follower.fetch({})
         return followers
 
+    def check_that_they_had_everything_until_now(self, world: World) -> None:
+        """A record that followers do not fetch makes them leave the ISR after ten seconds, and not before."""
+        replica = self.replica(world)
+        world.produce(("t", 0), acks=1)
+        world.now += 9 * SECOND
+        assert not replica.maybe_shrink(world.now) and replica.proposal is None
+        world.now += 2 * SECOND
+        replica.maybe_shrink(world.now)
+        assert replica.proposal is not None, "ten seconds are the limit"
+
     def test_an_idle_follower_is_not_lagging_when_the_log_grows(self, led: World) -> None:
-        """It had everything until a moment ago, though nobody has mentioned this topic-partition for long."""
+        """It had everything at its last fetch, although none of its last thirty fetches named this topic-partition."""
         self.idle_followers(led)
-        led.produce(("t", 0), acks=1)
-        led.now += 9 * SECOND
-        assert not self.replica(led).maybe_shrink(led.now) and self.replica(led).proposal is None
-        led.now += 2 * SECOND
-        self.replica(led).maybe_shrink(led.now)
-        assert self.replica(led).proposal is not None, "ten seconds are the limit"
+        self.check_that_they_had_everything_until_now(led)
 
     @pytest.mark.parametrize("way", ["is refused", "forgets", "begins anew"])
     def test_what_it_had_counts_also_if_its_next_fetch_changes_the_session(self, led: World, way: str) -> None:
-        """IS-03. The controller told followers of the next leader epoch, and the leader had not heard of it yet
-        (seed 1 of `zookeeper-late-isr`): it took out a follower that had had everything until then.
-        """
+        """IS-03, seed 1 of `zookeeper-late-isr`: a follower names a leader epoch that the leader does not know yet."""
         followers = self.idle_followers(led)
         led.now += SECOND // 2
         for follower in followers:
@@ -437,12 +440,7 @@ class TestFollowers:
             else:
                 follower.epoch = 0
                 follower.begin({1: 0}, epoch=0)
-        led.produce(("t", 0), acks=1)
-        led.now += 9 * SECOND
-        assert not self.replica(led).maybe_shrink(led.now) and self.replica(led).proposal is None
-        led.now += 2 * SECOND
-        self.replica(led).maybe_shrink(led.now)
-        assert self.replica(led).proposal is not None, "ten seconds are the limit"
+        self.check_that_they_had_everything_until_now(led)
 
     def test_a_follower_that_becomes_eligible_joins_with_its_next_fetch(self, led: World) -> None:
         led.change(isr=[1, OTHER])

@@ -51,8 +51,9 @@ class _Leadership:
     reported: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By broker id, how far it has applied the metadata, and when that was answered, in microseconds."""
     freed: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By id and epoch of a stopping broker without leaderships: where the metadata ended at its second wait; -1 before
-    that."""
+    """By id and epoch of a stopping broker without leaderships: where the metadata ended at its second wait."""
+    waited: set[tuple[int, int]] = field(default_factory=set)
+    """By id and epoch, the stopping brokers without leaderships that have waited once."""
 
 
 class ControlledShutdown(Rule):
@@ -143,9 +144,12 @@ def _check_waits(
         return
     if leads_anything(image, asked.broker_id) or arrived < process.now:
         return
+    if key not in kept.waited:
+        kept.waited.add(key)
+        return
     end = kept.freed.get(key)
-    if end is None or end < 0:
-        kept.freed[key] = -1 if end is None else image.last_offset
+    if end is None:
+        kept.freed[key] = image.last_offset
         return
     reports = [kept.reported.get(one.id) for one in image.brokers.values() if one.active]
     if all(one is not None and one[0] >= end and one[1] < arrived for one in reports):
