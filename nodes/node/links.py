@@ -5,7 +5,8 @@ address, keeps one connection per (destination, purpose), so that a long poll ne
 connections without responses:
 
 * a connection that fails ends the requests it carried and those that waited for it with None; an unknown address is
-  looked up again after a pause, until the request's deadline;
+  looked up again after a pause, until the request's deadline; a request to the active controller does not wait for it,
+  since a removed voter's address stays unknown while another one leads (`worlds` seed 996747);
 * after a failure a link pauses before it connects again, from 50 ms doubling to 1 s, with jitter (FD-01: a returning
   peer is found within a second);
 * a request past its deadline ends, and with it the connection it was sent on, since the response may still arrive;
@@ -175,12 +176,22 @@ class Links:
         address = self._address_of(link)
         if address is None:
             self._rest(now, link)
+            self._look_for_the_leader(now, link)
             return
         self._last_connection -= 1
         link.connection = self._last_connection
         link.connect_deadline = now + CONNECT_TIMEOUT
         self._by_connection[link.connection] = link
         self._outbox.append(Connect(link.connection, *address))
+
+    def _look_for_the_leader(self, now: int, link: _Link) -> None:
+        """Take from a link without an address what is for the active controller: another voter may lead by now."""
+        waiting, link.waiting = link.waiting, deque()
+        for one in waiting:
+            if isinstance(one.request.destination, ToActiveController):
+                self._ask_again(now, one)
+            else:
+                link.waiting.append(one)
 
     def _address_of(self, link: _Link) -> tuple[str, int] | None:
         directory = self._directory

@@ -43,7 +43,7 @@ class Directory:
         return None if broker in self.unknown else (f"10.0.0.{broker}", 9092)
 
     def voter_address(self, voter: int) -> tuple[str, int] | None:
-        return (f"10.0.1.{voter}", 9093)
+        return None if voter in self.unknown else (f"10.0.1.{voter}", 9093)
 
     def active_controller(self) -> int | None:
         return self.leader
@@ -196,6 +196,22 @@ def test_a_request_for_the_controller_waits_until_one_is_known(fixture: Fixture)
     fixture.directory.leader = 102
     fixture.links.tick(fixture.links.deadline())
     assert fixture.connects() == [Connect(-1, "10.0.1.102", 9093)]
+
+
+def test_a_request_for_the_controller_does_not_wait_for_the_address_of_one_that_leads_no_more(
+    fixture: Fixture,
+) -> None:
+    """A removed voter has no address (`worlds` seed 996747). A request to that very voter goes on waiting for it."""
+    fixture.directory.unknown = [101]
+    fixture.ask(DELETION, ToActiveController())
+    fixture.ask(heartbeat(), ToVoter(101))
+    fixture.directory.leader = 102
+    for now in range(0, SECOND // 2, SECOND // 20):
+        fixture.links.tick(now)
+    assert [one.host for one in fixture.connects()] == ["10.0.1.102"]
+    fixture.directory.unknown = []
+    fixture.links.tick(SECOND)
+    assert "10.0.1.101" in [one.host for one in fixture.connects()] and not fixture.ends
 
 
 def test_without_a_controller_the_request_ends_at_its_deadline(fixture: Fixture) -> None:

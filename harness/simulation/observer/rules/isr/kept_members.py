@@ -9,7 +9,7 @@ member was caught up for the last time more than `replica.lag.time.max.ms` ago.
 Only fetches count that the leader has answered without an error or a request to truncate, and as the fetch before only
 one of the same fetch session with the epoch before: the leader may have got others whose answers were never sent. The
 leader's log end at a fetch is the one when it was answered, which is at least as much: a request may wait before it is
-handled (seed 996437).
+handled (seed 996437), and be handled after an append of the same turn (seed 997145).
 
 Source: IS-03, rule 10. Legal: a member that was caught up longer ago, or in an earlier leader epoch only.
 """
@@ -164,6 +164,7 @@ class KeptMembers(Rule):
             ):
                 continue
             fetches[0].accepted.add((topic_id, partition))
+            led.note_end(process.now, hosted.replica.end_offset)
             for fetch in fetches:
                 accepted = (topic_id, partition) in fetch.accepted
                 if accepted and led.had_all(position.fetch_offset, fetch.answered_at):

@@ -120,6 +120,16 @@ def test_a_member_that_falls_further_behind_does_not() -> None:
     leader.proposes(1_500, 1)
 
 
+def test_a_fetch_that_is_handled_after_an_append_of_the_same_turn_is_behind_it() -> None:
+    """The turn is not examined yet when the fetch is answered (`worlds` seed 997145)."""
+    leader = Leader()
+    leader.appends(100, 5)
+    leader.replica.end_offset = 6
+    leader.is_fetched(1_200, 5, 3)
+    leader.appends(1_200, 6)
+    leader.proposes(1_300, 1)
+
+
 def test_a_fetch_of_which_the_one_before_is_not_known_proves_less() -> None:
     """The leader may have got another one since, whose answer was never sent."""
     leader = Leader()
