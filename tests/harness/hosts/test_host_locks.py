@@ -35,18 +35,18 @@ from squall.harness.hosts.host_locks import HostLocks, HostsInUse
 from squall.harness.lab.lab import standing_lab
 
 lab, place, rounds = standing_lab(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-won = refused = 0
-while won < rounds:
+raced = place + ".raced"
+won = 0
+while won < rounds or not os.path.exists(raced):  # whoever begins first goes on until the other one is there
     with HostLocks("race", wait=None, say=lambda text: None) as locks:
         try:
             asyncio.run(locks.take(lab.inventory(), lab.network, "r"))
         except HostsInUse:
-            refused += 1
+            open(raced, "a").close()
             continue
         os.close(os.open(place, os.O_CREAT | os.O_EXCL))  # fails if somebody else has the hosts, too
         os.unlink(place)
         won += 1
-print(won, refused)
 """
 
 HOLDER = """
@@ -114,8 +114,6 @@ def test_of_two_control_processes_one_has_all_hosts(lab: Lab, tmp_path: Path) ->
     racers = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [racer.communicate(timeout=120) for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0], said
-    won, refused = zip(*(map(int, out.split()) for out, _ in said), strict=True)
-    assert won == (ROUNDS, ROUNDS) and sum(refused) > 0, "there was no race"
 
 
 def test_the_error_names_host_owner_pid_since_and_what_to_do(
