@@ -64,6 +64,8 @@ from squall.harness.simulation.strangers.late_requests import SHARE as REPEATING
 from squall.harness.simulation.strangers.late_requests import LateRequests
 from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
+from squall.harness.simulation.strangers.recreated_topics import SHARE as RECREATING
+from squall.harness.simulation.strangers.recreated_topics import RecreatedTopics
 from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn
 from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
@@ -260,6 +262,7 @@ class Simulation:
         self.fault_effects: dict[str, int] = {}
         self.postponed = 0
         self.asked_topics: AskedTopics | None = None
+        self.recreated_topics: RecreatedTopics | None = None
         self.begun: list[SwarmFault] = []
         """The faults of a swarm that were carried out."""
         self.digest = ""
@@ -405,6 +408,8 @@ class Simulation:
                 await check_world(world, self.observer.cluster.client_checker.sent_by_another)
             if self.asked_topics is not None:
                 await self.asked_topics.check()
+            if self.recreated_topics is not None:
+                await self.recreated_topics.check()
             self.observer.idle(world.kernel.now)
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
@@ -437,11 +442,11 @@ class Simulation:
         for client in clients:
             await client.close()
 
-    def _strangers(self) -> list[RandomQuestions | LateRequests | AskedTopics]:
+    def _strangers(self) -> list[RandomQuestions | LateRequests | AskedTopics | RecreatedTopics]:
         """Return who asks nodes what the load and the other nodes never ask, in some of the drawn worlds."""
         if self.scenario.swarm != WORLDS or not self.world.has_quorum:
             return []
-        strangers: list[RandomQuestions | LateRequests | AskedTopics] = []
+        strangers: list[RandomQuestions | LateRequests | AskedTopics | RecreatedTopics] = []
         if self.scenario.cluster.config.get(AUTO_CREATE) is True:
             self.asked_topics = AskedTopics(self.world, PATIENCE)
             strangers.append(self.asked_topics)
@@ -449,6 +454,10 @@ class Simulation:
             strangers.append(RandomQuestions(self.world, self.scenario.topics))
         if self.world.streams.stream("whether requests are repeated").random() < REPEATING:
             strangers.append(LateRequests(self.world))
+        if self.world.streams.stream("whether topics are recreated").random() < RECREATING:
+            sent = self.observer.cluster.client_checker.sent_by_another
+            self.recreated_topics = RecreatedTopics(self.world, PATIENCE, sent)
+            strangers.append(self.recreated_topics)
         return strangers
 
     async def _nemesis(self) -> None:

@@ -1,0 +1,65 @@
+"""MD-05, as a client sees it: a client that deletes its topic and creates it again, in some of the drawn worlds."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.harness.conformance.client import NotConforming
+from squall.harness.simulation.run.closing_check import PATIENCE
+from squall.harness.simulation.strangers.recreated_topics import FIRST_VALUE, NAMES, RecreatedTopics
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
+from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.topic_partition import TopicPartition
+
+SECOND = 1_000_000
+
+
+class Recreated:
+    """A cluster without faults of its own, and the client in it."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.sent: list[int] = []
+        self.world = SimWorld(ClusterShape(brokers=brokers), 1, topics={}, trace=NullTrace())
+        self.world.start()
+        self.world.kernel.run_for(3 * SECOND)
+        self.client = RecreatedTopics(self.world, PATIENCE, self.sent.append)
+
+    def load(self, seconds: int) -> None:
+        """Let the client go on for a while, then check. Raises NotConforming."""
+        kernel = self.world.kernel
+        running = kernel.create_task(self.client.run())
+        kernel.run_for(seconds * SECOND)
+        if running.done():
+            running.result()
+        running.cancel()
+        kernel.run_until_complete(self.client.check())
+        self.world.switch_off()
+
+
+def test_a_topic_created_again_has_only_its_own_records() -> None:
+    again = Recreated()
+    again.load(30)
+    assert again.client.created > 3 and again.client.read > 5
+    assert again.sent == [FIRST_VALUE + number for number in range(len(again.sent))]
+
+
+def test_records_of_the_deleted_topic_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its logs are not removed, and belong to the next topic of the name."""
+
+    def keeps(self: LogManager, names: list[TopicPartition]) -> None:
+        for name in names:
+            self._logs[name].close()
+
+    monkeypatch.setattr(LogManager, "delete", keeps)
+    with pytest.raises(NotConforming, match=r"created again with the id .* acknowledged before it was created"):
+        Recreated().load(30)
+
+
+def test_a_request_of_unknown_outcome_is_not_repeated_under_the_same_name() -> None:
+    """Without controllers nothing is created, and every name is used up; later the cluster is as good as before."""
+    again = Recreated()
+    for name in ("c1", "c2", "c3"):
+        again.world.processes[name].crash()
+    again.load(60)
+    assert (again.client.created, again.client.names) == (0, NAMES)
