@@ -456,7 +456,8 @@ class Simulation:
             strangers.append(LateRequests(self.world))
         if self.world.streams.stream("whether topics are recreated").random() < RECREATING:
             sent = self.observer.cluster.client_checker.sent_by_another
-            self.recreated_topics = RecreatedTopics(self.world, PATIENCE, sent)
+            like = self.scenario.cluster.topics["events"]
+            self.recreated_topics = RecreatedTopics(self.world, PATIENCE, like, sent)
             strangers.append(self.recreated_topics)
         return strangers
 

@@ -10,7 +10,8 @@ Laws:
   is in an earlier topic. Of a record without an acknowledgement nothing is known: it may be appended at any time.
 * A request to create or delete whose outcome is unknown may be carried out later, or twice. So the client has no second
   one under the same name: it goes on with another name.
-* Nothing else is expected. Records may be lost: faults spare the topics of the load only.
+* Nothing else is expected of the answers. The observer judges the topic like any other. So it has the replicas and
+  settings of one of the load, by which the fault budget decides what may be lost.
 """
 
 from __future__ import annotations
@@ -29,9 +30,16 @@ from squall.harness.conformance.client import (
     Response,
     place,
 )
+from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from squall.nodes.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -55,7 +63,6 @@ DELETED = 0.15
 """The probability that a step deletes the topic."""
 NAMES = 6
 """A topic whose fate is unknown remains, and costs the cluster replicas and leaders."""
-REPLICAS = 3
 ANSWER_SECONDS, TIMEOUT_MS = 1.5, 1_000
 ALL, LEADER_ONLY = -1, 1
 CREATED_IDS_SINCE, FETCHED_IDS_SINCE, DELETED_NAMES_UNTIL = 7, 13, 5
@@ -67,10 +74,15 @@ FIRST_VALUE = 1 << 60
 
 
 class RecreatedTopics:
-    """See the module. `on_send` is called with each value that a broker should append, before it is sent."""
+    """See the module."""
 
-    def __init__(self, world: SimWorld, patience: Patience, on_send: Callable[[int], None]) -> None:
+    def __init__(self, world: SimWorld, patience: Patience, like: TopicOptions, on_send: Callable[[int], None]) -> None:
+        """The topic is `like` this one, with one topic-partition.
+
+        `on_send` is called with each value that a broker should append, before it is sent.
+        """
         self._world = world
+        self._like = like
         self._patience = patience
         self._on_send = on_send
         self._rng: Random = world.streams.stream(STREAM)
@@ -124,7 +136,9 @@ class RecreatedTopics:
             self.names += 1
             self._name = f"squall-again-{self.names}"
         self._earlier = frozenset(self._acknowledged)
-        topic = CreatableTopic(self._name, 1, min(REPLICAS, len(self._brokers)))
+        settings = {MIN_ISR: self._like.min_insync_replicas, **self._like.config}
+        configs = [CreatableTopicConfig(name, str(value).lower()) for name, value in settings.items()]
+        topic = CreatableTopic(self._name, 1, self._like.replication_factor, configs=configs)
         request = CreateTopicsRequest([topic], TIMEOUT_MS)
         answer = await _answer(client, client.any_broker(), request, CreateTopicsResponse, since=CREATED_IDS_SINCE)
         error = None if answer is None else answer.topics[0].error_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.conformance.client import NotConforming
+from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.run.closing_check import PATIENCE
 from squall.harness.simulation.strangers.recreated_topics import FIRST_VALUE, NAMES, RecreatedTopics
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
@@ -23,7 +24,7 @@ class Recreated:
         self.world = SimWorld(ClusterShape(brokers=brokers), 1, topics={}, trace=NullTrace())
         self.world.start()
         self.world.kernel.run_for(3 * SECOND)
-        self.client = RecreatedTopics(self.world, PATIENCE, self.sent.append)
+        self.client = RecreatedTopics(self.world, PATIENCE, TopicOptions(), self.sent.append)
 
     def load(self, seconds: int) -> None:
         """Let the client go on for a while, then check. Raises NotConforming."""
