@@ -66,7 +66,7 @@ from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.harness.simulation.strangers.recreated_topics import SHARE as RECREATING
 from squall.harness.simulation.strangers.recreated_topics import RecreatedTopics
-from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn
+from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn, draw_successions
 from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
@@ -488,6 +488,8 @@ class Simulation:
                     faults += draw_distant(seed, view.brokers, load)
                     session = self.scenario.cluster.config["broker.session.timeout.ms"]
                     faults += draw_brokers_in_turn(seed, *nodes, load, int(session) / 1_000)
+                    lag = self.scenario.cluster.config["replica.lag.time.max.ms"]
+                    faults += draw_successions(seed, *nodes, load, int(lag) / 1_000)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
