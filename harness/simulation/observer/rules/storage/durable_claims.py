@@ -10,6 +10,7 @@ shows it. So the claims are compared with the disk, whose simulation knows what 
 * after a turn that truncated a log: its recovery point in the checkpoint file is not above its durable offset, since
   the log may grow again before the file is written again;
 * when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
+* when a node empties its log of the metadata: the snapshot that takes its place, at that moment;
 * when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
 
 Legal: a disk that lies, or was wiped; content that nobody calls durable, and content that is.
@@ -19,6 +20,9 @@ Source: rule 17, QC-08, QC-20; fsync(2): a new name is durable once its director
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from squall.harness.simulation.observer.rules.rule import QuorumTurn, ReplicaTurn, Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -26,18 +30,25 @@ from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.raft.config import PARTITION, TOPIC
+from squall.nodes.raft.snapshots import SUFFIX as SNAPSHOT
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
 from squall.nodes.storage.errors import CorruptFile
 
 SUFFIX = ".log"
+METADATA_DIRECTORY = f"{TOPIC}-{PARTITION}"
 
 
 class DurableClaims(Rule):
     """See the module."""
 
+    events = ("log_reset",)
+
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
+        self._unfounded: dict[str, int] = {}
+        """By host, the end of a durable snapshot that was missing when the log was emptied in this turn."""
         self._claims: dict[tuple[str, str], int] = {}
         """By host and directory, the durable offset after the last turn that touched the log."""
         self._snapshots: dict[str, SnapshotId] = {}
@@ -60,8 +71,19 @@ class DurableClaims(Rule):
                 f"{replica.log.durable_offset} is durable, and keeps the recovery point {point}",
             )
 
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        host, end = self.cluster.names[int(fields["node"])], int(fields["end"])
+        if not _has_durable_snapshot(self.cluster.processes[host].disk, end):
+            self._unfounded[host] = end
+
     def quorum_moved(self, turn: QuorumTurn) -> None:
-        raft = turn.node.raft
+        raft, name = turn.node.raft, turn.process.name
+        if (end := self._unfounded.pop(name, None)) is not None:
+            raise InvariantBroken(
+                "DURABLE",
+                f"{name} has emptied its log of the metadata to go on at offset {end}, before it had a snapshot up to "
+                "there that survives a power loss",
+            )
         self._look(turn.process, raft.config.directory, raft.log.durable_offset, raft.end_offset)
 
     def metadata_touched(self, process: SimProcess, node: Node) -> None:
@@ -91,6 +113,7 @@ class DurableClaims(Rule):
             _check(process, directory, claim, "calls durable")
 
     def died(self, process: SimProcess) -> None:
+        self._unfounded.pop(process.name, None)
         for place in [one for one in self._claims if one[0] == process.name]:
             del self._claims[place]
         with process.disk.at_no_cost():
@@ -100,6 +123,16 @@ class DurableClaims(Rule):
                 return
         for (topic, number), point in points.items():
             _check(process, f"{topic}-{number}", point, "has left as a recovery point")
+
+
+def _has_durable_snapshot(disk: SimDisk, end: int) -> bool:
+    if not disk.keeps_promises:
+        return True
+    with disk.at_no_cost():
+        paths = [join(METADATA_DIRECTORY, name) for name in disk.list(METADATA_DIRECTORY)]
+        named = [path for path in paths if path.endswith(SNAPSHOT) and f"/{end:020d}-" in path]
+        sizes = [(len(disk.content(path) or b""), disk.durable_bytes(path)) for path in named]
+    return any(0 < size <= durable for size, durable in sizes)
 
 
 def _check(process: SimProcess, directory: str, claim: int, how: str) -> None:

@@ -38,6 +38,15 @@ def test_a_replica_that_a_reassignment_takes_away_may_leave() -> None:
     cluster.change(replicas=[1, 2], isr=[1, 2])
 
 
+def test_a_member_may_leave_the_isr_of_a_leader_from_which_it_replicated_nothing() -> None:
+    """Its Fetch of long ago may still be without an answer, as that leader lost power when nobody reached it."""
+    cluster = whole(isr=[1, 2])
+    cluster.change(isr=[1, 2, 3])
+    cluster.change(isr=[1, 2])
+    with pytest.raises(InvariantBroken, match=r"^CALM: .*: \[2\] leave the ISR of events-0"):
+        cluster.change(isr=[1])
+
+
 def test_a_broker_that_is_fenced_without_a_fault_is_a_breach() -> None:
     cluster = whole()
     cluster.processes["b1"].now = 12 * SECOND

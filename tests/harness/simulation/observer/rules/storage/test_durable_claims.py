@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.durable_claims import METADATA_DIRECTORY, DurableClaims
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import Disturbance, SimDisk
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, write_offsets
@@ -121,6 +121,8 @@ def test_a_disk_that_lies_breaks_its_own_promise() -> None:
     host.claims(8)
 
 
+METADATA_LOG = f"{METADATA_DIRECTORY}/00000000000000000042.log"
+METADATA_SNAPSHOT = f"{METADATA_DIRECTORY}/00000000000000000042-0000000003.checkpoint"
 SNAPSHOT = "m/00000000000000000042-0000000003.checkpoint"
 
 
@@ -143,3 +145,32 @@ def test_a_snapshot_that_was_synced_with_its_name_is_durable() -> None:
     host.disk.open(SNAPSHOT).sync()
     host.disk.sync_directory("m")
     has_snapshot(host)
+
+
+def empties_its_metadata_log(host: Host) -> None:
+    """The host's log of the metadata goes on at offset 42."""
+    host.rule.cluster = SimpleNamespace(names={1: "b1"}, processes={"b1": host.process})  # type: ignore[assignment]
+    host.rule.traced("log_reset", {"node": 1, "end": 42, "was": 7})
+    host.disk.open(METADATA_LOG, create=True)
+    raft = SimpleNamespace(
+        config=SimpleNamespace(directory=METADATA_DIRECTORY), log=SimpleNamespace(durable_offset=42), end_offset=42
+    )
+    turn: Any = SimpleNamespace(process=host.process, node=SimpleNamespace(raft=raft))
+    host.rule.quorum_moved(turn)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_metadata_log_that_is_emptied_before_the_snapshot_is_durable_breaks_durable(written: bool) -> None:
+    host = Host()
+    if written:
+        host.write(METADATA_SNAPSHOT, bytes(700))
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: b1 has emptied its log .* go on at offset 42, before"):
+        empties_its_metadata_log(host)
+
+
+def test_a_metadata_log_may_give_way_to_a_durable_snapshot() -> None:
+    host = Host()
+    host.write(METADATA_SNAPSHOT, bytes(700))
+    host.disk.open(METADATA_SNAPSHOT).sync()
+    host.disk.sync_directory(METADATA_DIRECTORY)
+    empties_its_metadata_log(host)
