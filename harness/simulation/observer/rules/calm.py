@@ -34,13 +34,17 @@ class CalmCluster(Rule):
         self._fenced: frozenset[int] = frozenset()
         self._known: dict[TopicPartitionId, PartitionRegistration] = {}
         self._linked: frozenset[tuple[int, int]] = frozenset()
-        """Members of an ISR and its leader, when all became whole."""
+        """Followers and the leader from which each had fetched, when all became whole."""
 
     def became_whole(self, now: int) -> None:
         self._whole_at = now
         self._fenced = self._fenced_brokers()
         self._known = dict(self.cluster.images.newest)
-        self._linked = frozenset((one, known.leader) for known in self._known.values() for one in known.isr)
+        self._linked = frozenset(pair for key, known in self._known.items() for pair in self._fetching(key, known))
+
+    def _fetching(self, key: TopicPartitionId, known: PartitionRegistration) -> list[tuple[int, int]]:
+        replica = None if known.leader < 0 else self.cluster.replica_of(self.cluster.names[known.leader], key)
+        return [] if replica is None else [(one, known.leader) for one, _ in replica.follower_epochs()]
 
     def quorum_led(self, turn: QuorumTurn) -> None:
         if self._whole_at is not None:
