@@ -26,6 +26,7 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import format_id
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.storage.checkpoints import CLEAN_SHUTDOWN
 from squall.nodes.storage.config import LogConfig
@@ -34,6 +35,7 @@ from squall.workloads.clients.common.payload import encode_value
 from squall.workloads.core.operation import OK, POLL, SEND, Completion, Event, Operation
 
 TOPIC, TOPIC_ID = "events", bytes(range(16))
+METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 def batch(base: int, epoch: int, *values: int) -> bytes:
@@ -187,7 +189,7 @@ class HandMadeRaft:
 
     @property
     def config(self) -> Any:
-        return SimpleNamespace(dynamic_voters=bool(self.listed), address=self.address, directory="__cluster_metadata-0")
+        return SimpleNamespace(dynamic_voters=bool(self.listed), address=self.address, directory=METADATA_DIRECTORY)
 
     @property
     def voters(self) -> VoterSet:
@@ -260,6 +262,8 @@ class HandMadeProcess:
     """Whether it has not applied its image to all replicas yet."""
     up: bool = True
     how_it_ended: str = "died"
+    applied_offset: int = -1
+    """Up to where its broker says that it has applied the metadata."""
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
 
@@ -290,6 +294,13 @@ class HandMadeProcess:
         marker.truncate(0)
         marker.append(clean_marker(epoch).encode())
 
+    def leave_snapshot(self, offset: int) -> None:
+        """Write a snapshot of the metadata that ends there, durably."""
+        snapshot = self.disk.open(f"{METADATA_DIRECTORY}/{SnapshotId(offset, 1).name}", create=True)
+        snapshot.append(b"records")
+        snapshot.sync()
+        self.disk.sync_directory(METADATA_DIRECTORY)
+
     @property
     def node(self) -> Any:
         if not self.up:
@@ -311,6 +322,7 @@ class HandMadeProcess:
                 epoch=epoch if self.incarnation == 1 else -1,
                 incarnation_id=incarnation_id(self.node_id, self.incarnation),
             ),
+            applied_offset=self.applied_offset,
             parked=[],
             fetching=SimpleNamespace(sessions=HandMadeSessions(self.sessions)),
             is_serving=True,

@@ -749,6 +749,7 @@ def begins_anew(cluster: Cluster, name: str, offset: int) -> None:
     was = process.raft.end_offset
     process.raft.content = HandMadeLog()
     process.raft.content.start_offset = process.raft.high_watermark = offset
+    process.leave_snapshot(offset)
     cluster.observer.event("log_reset", node=process.node_id, end=offset, was=was)
     cluster.observer.look(process)  # type: ignore[arg-type]
 

@@ -10,10 +10,12 @@ Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction
 * in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
   a record of the leader's epoch;
 * when a leader says that voters were added or removed: the last record of voters in its log is committed;
-* in each turn that moves a replica: its voters are those of the last record of voters below its log's end.
+* in each turn that moves a replica: its voters are those of the last record of voters below its log's end; as a
+  follower it votes and stands if it is among them, and does not once a record that removes it is committed.
 
-Legal: the first voters that a log has; a log that begins after a snapshot, whose voters precede all records; another
-incarnation, until it has shown records of voters.
+Legal: a follower that still stands, as the record that removes it is not committed; the first voters that a log has; a
+log that begins after a snapshot, whose voters precede all records; another incarnation, until it has shown records of
+voters.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
 from squall.nodes.protocol.requests.session import ServerRequest
-from squall.nodes.raft.roles import Leader
+from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.roles import Follower, Leader
 
 Voters = frozenset[int]
 
@@ -119,3 +122,19 @@ class QuorumVoters(Rule):
                 f"{turn.process.name} counts by the voters {sorted(counted)}, and the last ones in its log, at offset "
                 f"{offset}, are {sorted(voters)}",
             )
+        _check_standing(turn)
+
+
+def _check_standing(turn: QuorumTurn) -> None:
+    raft = turn.node.raft
+    if not isinstance(raft.role, Follower):
+        return
+    is_voter = raft.voters.has(ReplicaKey(raft.config.node_id, raft.config.directory_id))
+    if raft.role.votes == is_voter or (raft.role.votes and raft.voters_uncommitted):
+        return
+    raise InvariantBroken(
+        "VOTERS",
+        f"{turn.process.name} follows in quorum epoch {raft.role.epoch} and "
+        f"{'stands' if raft.role.votes else 'does not stand'} for election, and the voters of its log are "
+        f"{sorted(raft.voters.ids)}",
+    )

@@ -27,7 +27,7 @@ from squall.nodes.protocol.messages.vote import (
 )
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.config import Voter
-from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Unattached
 from squall.nodes.raft.voters import VoterSet
 from tests.harness.simulation.observer.observed import sealed
@@ -351,3 +351,36 @@ def test_a_follower_that_hears_its_leader_grants_no_pre_vote() -> None:
 )
 def test_a_voter_may_refuse_for_what_it_has_promised_or_knows(role: Any, end: tuple[int, int]) -> None:
     refuses(role, end)
+
+
+# -- who stands -----------------------------------------------------------------------------------------------------
+
+
+def following(quorum: Quorum, *, stands: bool, uncommitted: bool = False) -> QuorumTurn:
+    """A turn of c3 as a follower."""
+    raft = quorum.nodes[3].raft
+    raft.role, raft.voters_uncommitted = Follower(EPOCH, 1, 0, votes=stands), uncommitted
+    raft.config = SimpleNamespace(node_id=3, directory_id=NO_DIRECTORY)
+    return quorum.turn(3)
+
+
+@pytest.mark.parametrize(
+    ("voters", "stands", "said"), [((1, 2, 3), False, "does not stand"), ((1, 2), True, "stands")], ids=["voter", "not"]
+)
+def test_a_follower_that_does_not_go_by_the_voters_of_its_log_breaks_voters(
+    voters: tuple[int, ...], stands: bool, said: str
+) -> None:
+    quorum = Quorum(*voters)
+    with pytest.raises(InvariantBroken, match=rf"^VOTERS: c3 follows in quorum epoch 5 and {said} for election, and"):
+        QuorumVoters(quorum.cluster).quorum_moved(following(quorum, stands=stands))
+
+
+@pytest.mark.parametrize(("voters", "stands"), [((1, 2, 3), True), ((1, 2), False)], ids=["voter", "observer"])
+def test_a_follower_stands_if_it_is_a_voter(voters: tuple[int, ...], stands: bool) -> None:
+    quorum = Quorum(*voters)
+    QuorumVoters(quorum.cluster).quorum_moved(following(quorum, stands=stands))
+
+
+def test_a_follower_may_stand_while_its_removal_is_not_committed() -> None:
+    quorum = Quorum(1, 2)
+    QuorumVoters(quorum.cluster).quorum_moved(following(quorum, stands=True, uncommitted=True))
