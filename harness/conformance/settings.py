@@ -33,6 +33,7 @@ TOPIC_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
 ALTERED, OTHER = "retention.ms", "index.interval.bytes"
 LIST, ITEMS = "cleanup.policy", ("delete", "compact")
 FEATURES_SINCE = 3
+MIN_ISR = "min.insync.replicas"
 LOWERED = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 VALIDATED_SINCE = 1
@@ -127,6 +128,7 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect(address, f"the errors of an update to the levels that there are ({response})", set(codes), {0})
     if any(one.feature == LOWERED and one.max_version_level > 0 for one in known):
         await _lowered(client, address)
+        await _same_min_isr(client, topic)
 
 
 async def _lowered(client: ConformanceClient, address: Address) -> None:
@@ -137,6 +139,14 @@ async def _lowered(client: ConformanceClient, address: Address) -> None:
         response = await client.ask(address, request, UpdateFeaturesResponse, since=VALIDATED_SINCE)
         codes = [response.error_code, *(one.error_code for one in response.results)]
         expect(address, f"whether {LOWERED} may be lowered by {asked} ({response})", set(codes) == {0}, allowed)
+
+
+async def _same_min_isr(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Controllers and brokers decide by one min ISR: it is set for the cluster, not in each node's file (KIP-966)."""
+    for broker, address in topic.brokers.items():
+        configs = await _configs(client, address, BROKER, str(broker), [MIN_ISR])
+        source = configs[MIN_ISR].config_source
+        expect(address, f"where {MIN_ISR} comes from, with {LOWERED}", source, CLUSTER_SOURCE)
 
 
 async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:

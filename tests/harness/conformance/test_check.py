@@ -244,6 +244,12 @@ def test_a_part_sees_that_no_feature_may_be_lowered(monkeypatch: pytest.MonkeyPa
         conformance(1, (settings.features,))
 
 
+def test_a_part_sees_that_nodes_may_differ_in_their_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "safe_min_isr", lambda image, defaults: [])
+    with pytest.raises(NotConforming, match=r"where min\.insync\.replicas comes from, with eligible"):
+        conformance(1, (settings.features,))
+
+
 def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     conformance(1, (records.unacknowledged,))
 
