@@ -19,6 +19,7 @@ from typing import Final
 
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import draw_words
+from squall.harness.simulation.swarm.splits import CUT_LINK
 
 IN_TURN: Final = 0.15
 """The share of seeds with such periods."""
@@ -32,7 +33,6 @@ SUCCESSIONS: Final = 0.3
 """The share of seeds with successions."""
 STEPS: Final = (0.1, 0.25)
 """The shortest and the longest step of a succession, in times that a follower may be behind."""
-CUT_LINK: Final = "cut-link"
 STOP: Final = "restart-broker"
 
 

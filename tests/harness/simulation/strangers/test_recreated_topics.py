@@ -58,7 +58,7 @@ def test_records_of_the_deleted_topic_are_seen(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_request_of_unknown_outcome_is_not_repeated_under_the_same_name() -> None:
-    """Without controllers nothing is created, and every name is used up; later the cluster is as good as before."""
+    """Without controllers nothing is created. Each attempt takes another name, until all names are used."""
     again = Recreated()
     for name in ("c1", "c2", "c3"):
         again.world.processes[name].crash()

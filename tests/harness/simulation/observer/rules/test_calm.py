@@ -42,7 +42,7 @@ def test_a_replica_that_a_reassignment_takes_away_may_leave() -> None:
 
 
 def test_a_member_may_leave_the_isr_of_a_leader_from_which_it_replicated_nothing() -> None:
-    """Its Fetch of long ago may still be without an answer, as that leader lost power when nobody reached it."""
+    """The leader may have lost power while the two were cut off. The follower still waits for its answer."""
     cluster = whole(fetched_by=[2])
     cluster.change(isr=[1, 2])
     with pytest.raises(InvariantBroken, match=r"^CALM: .*: \[2\] leave the ISR of events-0"):
