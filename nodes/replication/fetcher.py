@@ -22,9 +22,11 @@ Per topic-partition, a response may be
 A new leader epoch ends every pause: that of the topic-partition, and that of the whole fetcher after a failure, since
 the newly elected leader was alive a moment ago.
 
-A response counts for its request, and for a later one that asked for the same. If a replica has been removed, added
-again or has moved meanwhile, its part of the response is dropped (mutant `stale-fetch-appended` appends the part beyond
-the log's end). The broker calls `add` on every new leader epoch, even of the same leader (rule 9).
+A response counts for its own request only. If a topic-partition has been removed, named again, or its log has moved
+since that request, its part of the response is dropped (mutant `stale-fetch-appended` appends the part beyond the log's
+end). Every dropped part was named again or will be with the next request, and the leader then sends all of it again
+(`broker/requests/fetch_sessions.py`). The broker calls `add` on every new leader epoch, even of the same leader
+(rule 9).
 """
 
 from __future__ import annotations
@@ -226,8 +228,7 @@ class ReplicaFetcher:
         number = self._asked_count
         for key in named:
             followed = self._followed[key]
-            position = followed.replica.fetch_position()
-            self._asked[key] = _Asked(followed, position, self._request_since(key, followed, position, number))
+            self._asked[key] = _Asked(followed, followed.replica.fetch_position(), number)
         self._under_way += 1
         self._added = False
         request = self._request(named, forgotten)
@@ -237,21 +238,6 @@ class ReplicaFetcher:
             self._answered(now, session, number, response)
 
         self.requests.append(OutboundRequest(ToBroker(self.leader), request, self._config.request_timeout, complete))
-
-    def _request_since(self, key: _Key, followed: _Followed, position: FetchPosition, number: int) -> int:
-        """Return the first request whose answer counts for this position: an earlier one, if it asked for the same.
-
-        A follower names a topic-partition again when only its log start has moved. What the leader tells in its answer
-        to the request before, it does not tell again.
-        """
-        before = self._asked.get(key)
-        if (
-            before is None
-            or before.followed is not followed
-            or _without_log_start(before.position) != _without_log_start(position)
-        ):
-            return number
-        return before.request
 
     def _ask_for_all(self) -> None:
         """Request everything, since there is no session; first what has not moved, which has waited longest."""

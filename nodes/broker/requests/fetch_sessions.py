@@ -20,6 +20,11 @@ it cannot join, and a broker that has handed over thousands of leaderships would
 them with each fetch; once it may join again, everything it follows is news once. While the controller has a request to
 add the follower, the controller's response, positive or not, is news.
 
+*Named again.* A topic-partition that a follower names again is answered as if nothing had been sent of it yet (DP-06).
+A follower may send a fetch before it has the response to the one before (`replication/fetcher.py`). It drops what that
+response says of a topic-partition that it has added again, or whose log has moved, in the meantime. The high watermark
+is dropped with the rest, and without this rule it would not be sent again before it moves.
+
 *Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. Together they name at most `watched_max`
 topic-partitions, plus `WATCHED_PER_HOSTED` for each that the broker hosts. If there is no room, a session idle for two
 minutes is evicted, and for a follower any consumer's session; otherwise the fetcher gets no session, which is equally
@@ -152,6 +157,8 @@ class FetchContext:
                 else:
                     watch.note_stayed()
                     watch.wanted = wanted
+                    if self.is_follower:
+                        watch.told_high_watermark = watch.told_log_start = NOTHING_TOLD
                 self.news[watch] = None
 
     def forget(self, topics: list[ForgottenTopic]) -> None:

@@ -409,23 +409,6 @@ class TestSession:
         held.complete(led.now, answer)
         assert led.replica(2).end_offset == 0
 
-    def test_an_answer_counts_if_it_was_asked_again_because_the_log_start_had_moved(
-        self, led: World, fetcher: ReplicaFetcher, world_with: Any
-    ) -> None:
-        """DP-06, `worlds` seed 985668: the leader does not tell its high watermark again, and nothing else moved it."""
-        led.produce(1, 3)
-        led.fetch(2, 1)
-        self.established(led, fetcher)
-        held = asked(fetcher)
-        fetcher.moved(TOPIC_ID, 0)
-        fetcher.add(led.now, self.other(world_with))
-        fetcher.tick(led.now)
-        assert self.named(fetcher)[1] == [0, 7]
-        part = PartitionData(partition_index=0, high_watermark=3, records=b"")
-        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])
-        held.complete(led.now, FetchResponse(session_id=77, responses=[topic]))
-        assert led.replica(2).high_watermark == 3
-
     def test_a_new_leader_epoch_ends_the_rest_after_a_failure(self, led: World, fetcher: ReplicaFetcher) -> None:
         fetcher.tick(led.now)
         asked(fetcher).complete(led.now, None)

@@ -160,6 +160,26 @@ def test_a_high_watermark_is_news_of_its_own(led: World) -> None:
     assert (part.partition_index, part.high_watermark, part.records) == (1, 1, b"")
 
 
+def test_a_follower_that_names_a_topic_partition_again_is_told_its_bounds_again(led: World) -> None:
+    """DP-06, `worlds` seeds 985668 and 998904: it had asked again before it had the answer, and dropped what it said.
+
+    The follower takes records and high watermark 0 from the first answer. The second answer is to a fetch that it sent
+    before it had the first one; it holds high watermark 1, and is dropped since the log has moved.
+    """
+    follower = Fetcher(led, OTHER)
+    follower.begin({1: 0}, epoch=0)
+    led.produce(("t", 1), acks=1)
+    [first] = answer(follower.fetch({})).responses[0].partitions
+    assert (first.high_watermark, bool(first.records)) == (0, True)
+    led.now += 11 * SECOND
+    led.change(partition=1, isr=[1])
+    [dropped] = answer(follower.fetch({})).responses[0].partitions
+    assert dropped.high_watermark == 1
+    [again] = answer(follower.fetch({1: 1}, epoch=0)).responses[0].partitions
+    assert (again.high_watermark, again.records) == (1, b"")
+    assert told(answer(follower.fetch({}))) == [], "once is enough"
+
+
 def test_the_log_start_is_news_of_its_own(led: World) -> None:
     commit(led, 0)
     consumer = Fetcher(led)
