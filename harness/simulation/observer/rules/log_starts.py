@@ -6,8 +6,9 @@ committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. As
 * when a replica's start lies beyond every earlier start of this log: a leader was asked to delete as much, or the
   records from the start on still hold `retention.bytes`, or all before it are older than `retention.ms` by the host's
   clock;
-* at the end, when the calm has lasted longer than the interval at which retention is applied: a leader's log has no
-  more than `retention.bytes` without its first segment, and is empty if its last record has been too old for as long.
+* at the end, when the calm has lasted longer than the interval at which retention is applied: a leader's log has less
+  than `retention.bytes` without its first segment, to the byte if it has not changed for as long, and is empty if its
+  last record has been too old for as long.
 
 Legal: a follower, whose start is that of its leader; a start that retention raised in a turn in which the replica was
 also truncated, or in which its node died, since what it had then is not known any more: only the first look after the
@@ -29,11 +30,11 @@ from squall.nodes.config import NodeConfig
 from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.replication.log_start import TO_HIGH_WATERMARK
 from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.storage.checkpoints import join
 
 DEFAULTS: Mapping[str, Callable[[NodeConfig], int]] = {
     "retention.bytes": attrgetter("log_retention_bytes"),
     "retention.ms": attrgetter("log_retention_ms"),
-    "segment.bytes": attrgetter("log_segment_bytes"),
 }
 """Where a node's configuration has the default of a topic's setting."""
 ANY_OFFSET = 2**62
@@ -59,6 +60,10 @@ class LogStarts(Rule):
         """By name of the topic and number of the partition, the offset up to which a leader was asked to delete."""
         self._unclear: dict[str, int] = {}
         """By host, the last incarnation of its node that died."""
+        self._bounds: dict[tuple[str, TopicPartitionId], tuple[int, int, int]] = {}
+        """By host and log: end, high watermark and start of the replica."""
+        self._changed_at: dict[tuple[str, TopicPartitionId], int] = {}
+        """By host and log, since when the replica has had those."""
         self._touched: dict[tuple[str, TopicPartitionId], int] = {}
         """By host and log, the last incarnation in which the replica was looked at."""
         self._ages: dict[TopicPartitionId, dict[int, tuple[int, int]]] = {}
@@ -84,6 +89,9 @@ class LogStarts(Rule):
             self._check(turn, start, is_first=is_first)
             self._starts[key] = start
         self._note_ages(turn, place)
+        bounds = replica.end_offset, replica.high_watermark, start
+        if self._bounds.get(place) != bounds:
+            self._bounds[place], self._changed_at[place] = bounds, self._now
 
     def _note_ages(self, turn: ReplicaTurn, place: tuple[str, TopicPartitionId]) -> None:
         """Note the timestamps of the batches that are new on this replica; the oldest go first, so that all are met."""
@@ -153,20 +161,25 @@ class LogStarts(Rule):
                 self._check_age(process, replica)
 
     def _retention_was_applied(self, process: SimProcess) -> bool:
+        return self._whole_at is not None and self._is_long_ago(process, self._whole_at)
+
+    def _is_long_ago(self, process: SimProcess, then: int) -> bool:
+        """Return whether a broker must have applied retention since then."""
         assert process.node is not None
-        interval = process.node.config.log_retention_check_interval_ms * 1000
-        return self._whole_at is not None and self._now - self._whole_at > interval + SLACK
+        return self._now - then > process.node.config.log_retention_check_interval_ms * 1000 + SLACK
 
     def _check_size(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
-        limit, kept = self._setting(process, replica.topic, "retention.bytes"), self._bytes_of(replica)
+        limit = self._setting(process, replica.topic, "retention.bytes")
         if limit < 0 or replica.high_watermark < replica.end_offset:
             return
-        first = max(self._setting(process, replica.topic, "segment.bytes"), self._largest(replica))
-        if kept > limit + first + SPARE:
+        place = process.name, (replica.topic_id, replica.partition)
+        spare = 0 if self._is_long_ago(process, self._changed_at[place]) else SPARE
+        sizes = _segment_sizes(process, replica)
+        if len(sizes) > 1 and sum(sizes[1:]) >= limit + spare:
             raise InvariantBroken(
                 "DP-18",
-                f"{replica.topic}-{replica.partition}: the log of {process.name} has {kept} bytes, although no more "
-                f"than {limit} are to be kept, in segments of {first}",
+                f"{replica.topic}-{replica.partition}: the log of {process.name} has {sum(sizes)} bytes, and "
+                f"{sum(sizes[1:])} without the first one, although {limit} are enough",
             )
 
     def _check_age(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
@@ -185,5 +198,12 @@ class LogStarts(Rule):
                 f"{since} ms",
             )
 
-    def _largest(self, replica: TopicPartitionReplica) -> int:
-        return max((len(content) for _, content in self.cluster.batches(replica, replica.end_offset)), default=0)
+
+def _segment_sizes(process: SimProcess, replica: TopicPartitionReplica) -> list[int]:
+    """Return the sizes of a log's segments on the disk, the oldest first, from the one with the log's start on."""
+    log, disk = replica.log, process.disk
+    bases = sorted(int(name.removesuffix(".log")) for name in disk.list(log.directory) if name.endswith(".log"))
+    kept = [base for base in bases if base > log.start_offset]
+    kept[:0] = bases[len(bases) - len(kept) - 1 : len(bases) - len(kept)]
+    with disk.at_no_cost():
+        return [disk.open(join(log.directory, f"{base:020}.log")).size() for base in kept]

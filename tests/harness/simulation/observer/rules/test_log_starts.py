@@ -90,30 +90,50 @@ def test_a_node_that_died_before_keeps_as_much_as_any_other() -> None:
         cluster.raise_start("b3", 3)
 
 
+def lay_out(cluster: Cluster, *sizes: int) -> None:
+    """Give the leader's log segments of so many batches on the disk, each batch one offset."""
+    base = 0
+    for size in sizes:
+        disk = cluster.processes["b1"].disk
+        disk.open(f"{TOPIC}-0/{base:020}.log", create=True).append(bytes(size * SIZE))
+        base += size
+
+
 def test_a_log_that_retention_never_shortens_breaks_it_at_the_end() -> None:
-    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(SIZE))
-    for value in range(14, 34):
-        cluster.append(0, value, "b1", "b2", "b3")
-    cluster.commit("b1", "b2", "b3")
-    with pytest.raises(InvariantBroken, match=rf"^DP-18: events-0: the log of b1 has {24 * SIZE} bytes"):
+    cluster = with_four(retention_bytes=str(2 * SIZE), segment_bytes=str(SIZE))
+    lay_out(cluster, 2, 1, 1)
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: events-0: .* b1 has {4 * SIZE} .* and {2 * SIZE} without"):
         ends_after(cluster, 2.0)
 
 
-def test_retention_that_was_not_due_yet_may_have_left_them() -> None:
-    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(SIZE))
-    for value in range(14, 34):
-        cluster.append(0, value, "b1", "b2", "b3")
-    cluster.commit("b1", "b2", "b3")
-    ends_after(cluster, 1.2)
+@pytest.mark.parametrize("sizes", [(2, 2), (1, 1, 2), (4,)], ids=str)
+def test_a_log_that_needs_its_first_segment_is_sound(sizes: tuple[int, ...]) -> None:
+    cluster = with_four(retention_bytes=str(3 * SIZE + 1))
+    lay_out(cluster, *sizes)
+    ends_after(cluster, 2.0)
 
 
-def test_a_segment_goes_as_a_whole() -> None:
-    """The records are all in the first segment, which is not full yet."""
-    cluster = with_four(retention_bytes=str(SIZE), segment_bytes=str(30 * SIZE))
-    for value in range(14, 34):
-        cluster.append(0, value, "b1", "b2", "b3")
+def test_segments_below_the_start_of_a_log_do_not_count() -> None:
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    lay_out(cluster, 1, 1, 1, 1)
+    cluster.raise_start("b1", 2)
+    ends_after(cluster, 2.0)
+
+
+def test_what_was_appended_since_retention_was_applied_may_be_too_much() -> None:
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    lay_out(cluster, 2, 1, 1)
+    cluster.processes["b1"].now = MICROSECONDS
+    cluster.show("b1")
+    cluster.append(0, 14, "b1", "b2", "b3")
     cluster.commit("b1", "b2", "b3")
     ends_after(cluster, 2.0)
+
+
+def test_retention_that_was_not_due_yet_may_have_left_them() -> None:
+    cluster = with_four(retention_bytes=str(2 * SIZE), segment_bytes=str(SIZE))
+    lay_out(cluster, 2, 1, 1)
+    ends_after(cluster, 1.2)
 
 
 # -- retention by age -------------------------------------------------------------------------------------------------
