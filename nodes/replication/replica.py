@@ -390,7 +390,13 @@ class TopicPartitionReplica(ServingReplica):
             grows=len(members) > len(self._isr.committed),
         )
         self._isr = self._isr.proposing(proposal)
-        self._event("isr_proposed", isr=members, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
+        self._event(
+            "isr_proposed",
+            isr=members,
+            partition_epoch=self.partition_epoch,
+            leader_epoch=self.leader_epoch,
+            topic_id=self.topic_id,
+        )
 
     def _member_epoch(self, member: int) -> int:
         if member == self.broker:

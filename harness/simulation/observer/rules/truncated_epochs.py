@@ -39,13 +39,13 @@ class TruncatedEpochs(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._began: set[tuple[int, str, int]] = set()
-        """By node id, topic and partition, the replicas that begin to follow in a turn that is not examined yet."""
+        self._began: set[tuple[int, bytes, int]] = set()
+        """By node id, topic id and partition, the replicas that begin to follow in a turn that is not examined yet."""
         self._told: dict[tuple[int, bytes, int], tuple[int, int]] = {}
         """By node id, topic id and partition: leader epoch, and the epoch after which that leader has other records."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._began.add((int(fields["broker"]), str(fields["topic"]), int(fields["partition"])))
+        self._began.add((int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"])))
 
     def died(self, process: SimProcess) -> None:
         self._began.clear()
@@ -65,7 +65,7 @@ class TruncatedEpochs(Rule):
                     self._told[place] = replica.leader_epoch, one.diverging_epoch.epoch
 
     def replica_touched(self, turn: ReplicaTurn) -> None:
-        replica, place = turn.replica, (turn.replica.broker, turn.replica.topic, turn.replica.partition)
+        replica, place = turn.replica, (turn.replica.broker, turn.replica.topic_id, turn.replica.partition)
         if place in self._began:
             self._began.discard(place)
             return

@@ -458,7 +458,10 @@ class Cluster:
             replica = self.replica(name)
             fields = {"epoch": replica.leader_epoch, "end": replica.end_offset, "topic_id": replica.topic_id, **fields}
         elif event == "isr_proposed":  # for an earlier partition epoch, so that it is over
-            fields = {"leader_epoch": self.replica(name).leader_epoch, "partition_epoch": -1, **fields}
+            replica = self.replica(name)
+            fields = {
+                "leader_epoch": replica.leader_epoch, "partition_epoch": -1, "topic_id": replica.topic_id, **fields
+            }  # fmt: skip
         self.observer.event(event, broker=process.node_id, topic=TOPIC, partition=0, **fields)
         self.observer.look(process)  # type: ignore[arg-type]
 

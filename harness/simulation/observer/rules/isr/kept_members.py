@@ -88,18 +88,19 @@ class KeptMembers(Rule):
         self._led: dict[Led, _Leadership] = {}
         self._fetched: dict[tuple[str, int, int], _Fetched] = {}
         """By host, incarnation and session, its last fetch."""
-        self._proposed: dict[tuple[int, str, int], tuple[int, ...]] = {}
-        """By node id, topic and partition, what was proposed in a turn that is not examined yet."""
+        self._proposed: dict[tuple[int, bytes, int], tuple[int, ...]] = {}
+        """By node id, topic id and partition, what was proposed in a turn that is not examined yet."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._proposed[int(fields["broker"]), str(fields["topic"]), int(fields["partition"])] = tuple(fields["isr"])
+        place = int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"])
+        self._proposed[place] = tuple(fields["isr"])
 
     def died(self, process: SimProcess) -> None:
         self._proposed.clear()
 
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         replica, process = turn.replica, turn.process
-        proposed = self._proposed.pop((replica.broker, replica.topic, replica.partition), None)
+        proposed = self._proposed.pop((replica.broker, replica.topic_id, replica.partition), None)
         if not replica.is_leader:
             return
         key = (process.name, process.incarnation, replica.topic_id, replica.partition)

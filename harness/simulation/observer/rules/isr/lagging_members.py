@@ -66,17 +66,17 @@ class LaggingMembers(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._proposed: dict[tuple[int, str, int], tuple[int, ...]] = {}
-        """By node id, topic and partition, what was proposed in a turn that is not examined yet."""
-        self._epoch_starts: dict[tuple[int, str, int], tuple[int, int]] = {}
-        """By node id, topic and partition, the newest epoch in which the node leads, and where it begins."""
+        self._proposed: dict[tuple[int, TopicPartitionId], tuple[int, ...]] = {}
+        """By node id, what was proposed in a turn that is not examined yet."""
+        self._epoch_starts: dict[tuple[int, TopicPartitionId], tuple[int, int]] = {}
+        """By node id, the newest epoch in which the node leads, and where it begins."""
         self._led: dict[TopicPartitionId, dict[str, _Led]] = {}
         """By topic-partition and host: two brokers may lead at once, in different epochs."""
         self._ends: dict[tuple[int, TopicPartitionId], int] = {}
         """By node id, the log end at its last turn."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        place = (int(fields["broker"]), str(fields["topic"]), int(fields["partition"]))
+        place = int(fields["broker"]), (bytes(fields["topic_id"]), int(fields["partition"]))
         if name == "leader":
             self._epoch_starts[place] = (int(fields["epoch"]), int(fields["end"]))
         else:
@@ -107,7 +107,7 @@ class LaggingMembers(Rule):
         if led is None or led.epoch != epoch:
             had = {node: self._ends.get((node, key), -1) for node in self.cluster.names}
             led = of_host[turn.process.name] = _Led(epoch, now, replica.isr, replica.is_changing_isr, had=had)
-        proposed = self._proposed.pop((replica.broker, replica.topic, replica.partition), None)
+        proposed = self._proposed.pop((replica.broker, key), None)
         if proposed is not None:
             self._check_joining(turn, led, proposed)
         if proposed is not None or (led.isr, led.changing) != (replica.isr, replica.is_changing_isr):
@@ -155,7 +155,8 @@ class LaggingMembers(Rule):
 
     def _check_joining(self, turn: ReplicaTurn, led: _Led, proposed: tuple[int, ...]) -> None:
         replica = turn.replica
-        epoch, start = self._epoch_starts.get((replica.broker, replica.topic, replica.partition), (-1, 0))
+        key = replica.topic_id, replica.partition
+        epoch, start = self._epoch_starts.get((replica.broker, key), (-1, 0))
         needed = max(led.high_watermark, start if epoch == replica.leader_epoch else 0)
         for member in set(proposed) - {replica.broker, *led.isr}:
             had = led.had.get(member, -1)

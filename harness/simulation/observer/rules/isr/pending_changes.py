@@ -50,15 +50,15 @@ class PendingChanges(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._proposed: dict[tuple[int, str, int], list[Epochs]] = {}
-        """What leaders have proposed since they were examined, by broker, topic and partition."""
+        self._proposed: dict[Place, list[Epochs]] = {}
+        """What leaders have proposed since they were examined."""
         self._open: dict[Place, Epochs] = {}
         self._ended: set[tuple[Place, Epochs]] = set()
         """The proposals that a controller has answered for good."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        place = fields["broker"], fields["topic"], fields["partition"]
-        if name != "isr_proposed":  # a newer leader epoch, or another topic of that name (seed 976412 of worlds)
+        place = fields["broker"], bytes(fields["topic_id"]), fields["partition"]
+        if name != "isr_proposed":  # a newer leader epoch
             self._proposed.pop(place, None)
             return
         self._proposed.setdefault(place, []).append((fields["leader_epoch"], fields["partition_epoch"]))
@@ -110,7 +110,7 @@ class PendingChanges(Rule):
         place = replica.broker, bytes(replica.topic_id), replica.partition
         begun = self._open.pop(place, None)
         changes = [] if begun is None else [begun]
-        changes += self._proposed.pop((replica.broker, replica.topic, replica.partition), ())
+        changes += self._proposed.pop(place, ())
         if not replica.is_leader or not changes:
             return
         epochs = replica.leader_epoch, replica.partition_epoch

@@ -52,7 +52,7 @@ class Leader:
 
     def proposes(self, at: int, *isr: int) -> None:
         self.process.now = at * MILLISECOND
-        self.rule.traced("isr_proposed", {"broker": 1, "topic": "t", "partition": 0, "isr": isr})
+        self.rule.traced("isr_proposed", {"broker": 1, "topic_id": TOPIC_ID, "partition": 0, "isr": isr})
         self._examined()
 
     def _examined(self) -> None:

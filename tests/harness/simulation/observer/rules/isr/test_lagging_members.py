@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from tests.harness.simulation.observer.observed import Cluster
+from tests.harness.simulation.observer.observed import TOPIC, Cluster
 
 SECOND = 1_000_000
 
@@ -55,6 +55,16 @@ def test_one_that_falls_further_and_further_behind_does_not() -> None:
     at(cluster, 2.8)
     with pytest.raises(InvariantBroken, match=r"^IS-03: .* b3 has lacked offset 2 for 1\.600 s"):
         cluster.show("b1")
+
+
+def test_a_proposal_for_another_topic_of_that_name_is_another_matter() -> None:
+    """Seed 999074 of worlds: the former one was deleted in the turn in which it proposed that b3 joins."""
+    cluster = Cluster()
+    cluster.append(0, 10, "b1", "b2")
+    cluster.change(isr=[1, 2])
+    former = {"broker": 1, "topic": TOPIC, "partition": 0, "leader_epoch": 0, "partition_epoch": 0}
+    cluster.observer.event("isr_proposed", isr=(1, 2, 3), topic_id=bytes(16), **former)
+    cluster.show("b1")
 
 
 def test_a_change_that_is_under_way_waits_for_the_controller() -> None:

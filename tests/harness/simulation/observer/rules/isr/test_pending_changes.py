@@ -28,10 +28,10 @@ class Leader:
         )  # fmt: skip
         self.process: Any = SimpleNamespace(name="b1", node=SimpleNamespace())
 
-    def traces(self, name: str) -> None:
+    def traces(self, name: str, topic_id: bytes = TOPIC_ID) -> None:
         replica = self.replica
         epochs = {"leader_epoch": replica.leader_epoch, "partition_epoch": replica.partition_epoch}
-        self.rule.traced(name, {"broker": 1, "topic": "t", "partition": 0, **epochs})
+        self.rule.traced(name, {"broker": 1, "topic_id": topic_id, "partition": 0, **epochs})
 
     def proposes(self, *, at_once_again: bool = False) -> None:
         for _ in range(1 + at_once_again):
@@ -124,8 +124,7 @@ def test_neither_has_the_next_process() -> None:
 def test_another_topic_of_that_name_is_another_matter() -> None:
     """Seed 976412 of worlds: the former one was deleted in the turn in which it proposed."""
     leader = Leader()
-    leader.traces("isr_proposed")
-    leader.traces("leader")
+    leader.traces("isr_proposed", topic_id=bytes(16))
     leader.proposes()
 
 
