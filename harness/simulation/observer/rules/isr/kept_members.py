@@ -9,7 +9,8 @@ member was caught up for the last time more than `replica.lag.time.max.ms` ago.
 Only fetches count that the leader has answered without an error or a request to truncate, and as the fetch before only
 one of the same fetch session with the epoch before: the leader may have got others whose answers were never sent. The
 leader's log end at a fetch is the one when it was answered, which is at least as much: a request may wait before it is
-handled (seed 996437), and be handled after an append of the same turn (seed 997145).
+handled (seed 996437), and be handled after an append of the same turn (seed 997145). A fetch that is handled after the
+proposal, in the same turn, could not be known (seed 999125: the leader's process had been paused).
 
 Source: IS-03, rule 10. Legal: a member that was caught up longer ago, or in an earlier leader epoch only.
 """
@@ -78,6 +79,12 @@ class _Fetched(NamedTuple):
     """Topic ids and partitions of which the leader took note."""
 
 
+class _Proposal(NamedTuple):
+    isr: tuple[int, ...]
+    caught_up: dict[int, int]
+    """When each follower was known to be caught up, as of the proposal."""
+
+
 class KeptMembers(Rule):
     """See the module."""
 
@@ -86,14 +93,16 @@ class KeptMembers(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._led: dict[Led, _Leadership] = {}
+        self._caught_up: dict[tuple[int, bytes, int], dict[int, int]] = {}
+        """By node id, topic id and partition, when each follower was caught up in the newest of its leaderships."""
         self._fetched: dict[tuple[str, int, int], _Fetched] = {}
         """By host, incarnation and session, its last fetch."""
-        self._proposed: dict[tuple[int, bytes, int], tuple[int, ...]] = {}
+        self._proposed: dict[tuple[int, bytes, int], _Proposal] = {}
         """By node id, topic id and partition, what was proposed in a turn that is not examined yet."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         place = int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"])
-        self._proposed[place] = tuple(fields["isr"])
+        self._proposed[place] = _Proposal(tuple(fields["isr"]), dict(self._caught_up.get(place, {})))
 
     def died(self, process: SimProcess) -> None:
         self._proposed.clear()
@@ -107,17 +116,19 @@ class KeptMembers(Rule):
         led = self._led.get(key)
         if led is None or led.epoch != replica.leader_epoch:
             led = self._led[key] = _Leadership(replica.leader_epoch, replica.isr)
-        if proposed is not None and led.isr == replica.isr:
-            self._check(turn, led, set(led.isr) - set(proposed))
+            self._caught_up[replica.broker, replica.topic_id, replica.partition] = led.caught_up
+        elif proposed is not None and led.isr == replica.isr:
+            self._check(turn, led, proposed)
         led.isr = replica.isr
         led.note_end(process.now, replica.end_offset)
 
-    def _check(self, turn: ReplicaTurn, led: _Leadership, leaving: set[int]) -> None:
+    def _check(self, turn: ReplicaTurn, led: _Leadership, proposed: _Proposal) -> None:
         node, now = turn.process.node, turn.process.now
         assert node is not None
         allowed = node.config.replica_lag_time_max_ms * 1_000
-        for member in sorted(leaving & led.caught_up.keys()):
-            since = now - led.caught_up[member]
+        leaving = set(led.isr) - set(proposed.isr)
+        for member in sorted(leaving & proposed.caught_up.keys()):
+            since = now - proposed.caught_up[member]
             if since <= allowed - SLACK:
                 raise InvariantBroken(
                     "IS-03",

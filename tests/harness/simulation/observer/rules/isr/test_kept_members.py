@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,9 +51,11 @@ class Leader:
         self.process.now, self.replica.end_offset = at * MILLISECOND, end
         self._examined()
 
-    def proposes(self, at: int, *isr: int) -> None:
+    def proposes(self, at: int, *isr: int, then: Callable[[], None] = lambda: None) -> None:
+        """`then` happens in the same turn."""
         self.process.now = at * MILLISECOND
         self.rule.traced("isr_proposed", {"broker": 1, "topic_id": TOPIC_ID, "partition": 0, "isr": isr})
+        then()
         self._examined()
 
     def _examined(self) -> None:
@@ -91,6 +94,15 @@ def test_a_member_that_has_just_had_everything_stays() -> None:
     leader.appends(300, 6)
     with breaks("0.900"):
         leader.proposes(1_100, 1)
+
+
+def test_a_fetch_that_is_handled_after_the_proposal_could_not_be_known() -> None:
+    """Seed 999125 of worlds: the leader was paused, and looked for lagging members before it looked at requests."""
+    leader = Leader()
+    leader.appends(100, 5)
+    leader.is_fetched(200, 5, 3)
+    leader.appends(300, 6)
+    leader.proposes(1_300, 1, then=lambda: leader.is_fetched(1_300, 6, 4, arrived=1_000))
 
 
 def test_a_member_that_had_everything_too_long_ago_leaves() -> None:
