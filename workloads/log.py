@@ -157,7 +157,11 @@ class ThreadPlace:
 
 @dataclass(frozen=True, slots=True)
 class FinalRead:
-    """The final read of one topic-partition: markers until one is acknowledged, then polls up to that marker."""
+    """The final read of one topic-partition: markers until one is acknowledged, then polls up to that marker.
+
+    What lies below a log start that a broker states has been removed, perhaps the marker too, by retention. Whether it
+    may be removed is for the check to say.
+    """
 
     topic: str
     partition: int
@@ -198,7 +202,7 @@ class FinalRead:
             return after
         if event.operation.f == MARKER:
             return replace(after, marker_offset=completion.offset)
-        return replace(after, read_to=max((self.read_to, *completion.offsets)))
+        return replace(after, read_to=max((self.read_to, *completion.offsets, (completion.log_start or 0) - 1)))
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,20 @@ def test_the_final_read_of_a_topic_partition_ends_at_its_acknowledged_marker() -
     assert generator.op(context_of(plan, free))[0] is None
 
 
+@pytest.mark.parametrize(("log_start", "complete"), [(41, False), (42, True)])
+def test_a_final_read_is_complete_if_all_up_to_its_marker_has_been_removed(log_start: int, complete: bool) -> None:
+    """By retention, under a clock that was set: `worlds` seed 999133."""
+    plan = LogWorkload(LogOptions(producers=1, consumers=1), {"events": 1})
+    generator: Generator = plan.final_shard().generator
+    free = sum(1 << thread for client in plan.final_shard().clients for thread in client.threads)
+    for completion in (Completion(OK, offset=41), Completion(OK, position=42, log_start=log_start)):
+        operation, generator = generator.op(context_of(plan, free))
+        assert isinstance(operation, Operation)
+        generator = generator.update(context_of(plan, free), Event(operation, 0))
+        generator = generator.update(context_of(plan, free), Event(operation, 0, completion, 1))
+    assert final_states(generator)[0].complete is complete
+
+
 def test_final_reads_give_up_in_time_and_say_that_they_are_incomplete() -> None:
     plan = LogWorkload(LogOptions(final_timeout=5), {"events": 1})
     shard = plan.final_shard()

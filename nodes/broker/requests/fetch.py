@@ -26,7 +26,7 @@ from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartit
 from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.hosting.traffic import Traffic
-from squall.nodes.broker.requests.fetch_sessions import INT_MAX, FetchContext, FetchSessions, Watch
+from squall.nodes.broker.requests.fetch_sessions import INT_MAX, NOTHING_TOLD, FetchContext, FetchSessions, Watch
 from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
@@ -222,9 +222,9 @@ class Fetch(Parked):
         for watch, finding in findings:
             part = finding.part
             if part is not None:
-                watch.told_high_watermark = part.high_watermark
-                watch.told_log_start = part.log_start_offset
                 watch.failed = part.error_code != 0
+                watch.told_high_watermark = NOTHING_TOLD if watch.failed else part.high_watermark
+                watch.told_log_start = NOTHING_TOLD if watch.failed else part.log_start_offset
                 asked = watch.topic
                 name: bytes | str = asked.topic_id if self._context.by_id else asked.topic
                 topic = topics.get(name)

@@ -205,6 +205,17 @@ def test_an_error_is_told_every_time_until_the_topic_partition_is_forgotten(led:
     assert told(answer(consumer.fetch({}))) == []
 
 
+def test_once_an_error_is_over_the_bounds_of_the_log_are_told_again(led: World) -> None:
+    """DP-04, as in Kafka: whoever is refused notes nothing else of the answer (`worlds` seed 999133)."""
+    commit(led, 0)
+    consumer = Fetcher(led)
+    [refused] = consumer.begin({0: 9}).responses[0].partitions
+    assert (refused.error_code, refused.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
+    [part] = answer(consumer.fetch({0: 1})).responses[0].partitions
+    assert (part.error_code, part.high_watermark, part.records) == (0, 1, b"")
+    assert told(answer(consumer.fetch({}))) == []
+
+
 def test_a_topic_partition_that_comes_to_be_is_found(world: World) -> None:
     consumer = Fetcher(world)
     assert consumer.begin({0: 0}).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
