@@ -347,6 +347,17 @@ class TestOpening:
         log.close()
         assert opened(disk, clean=True).epochs.entries == [(1, 0)]
 
+    def test_a_log_whose_records_are_all_deleted_does_not_fall_back_to_an_older_epoch(self, disk: SimDisk) -> None:
+        """DP-13, seed 997379 of `worlds`: the follower named epoch 1, and was told to cut its log below its start."""
+        log = opened(disk)
+        log.append_as_leader(batch(3), 1, 0)
+        log.close()
+        log = opened(disk, clean=True)
+        log.append_as_leader(batch(3), 2, 0)
+        log.advance_start(6)
+        log.close()
+        assert opened(disk, clean=True).last_epoch is None
+
     def test_a_log_that_never_held_anything_is_closed_without_a_snapshot(self, disk: SimDisk) -> None:
         """A broker may have thousands of them, and stops after the last."""
         log = opened(disk)

@@ -309,9 +309,11 @@ def held(log: Log, content: Content) -> Content:
 
 
 def check_epochs(log: Log, content: Content) -> None:
-    """An epoch begins where its first batch does; the last may have none yet, or none any more."""
+    """An epoch begins where its first batch does; the last may have none yet, or none any more, but is no older one."""
     entries = log.epochs.entries
     if entries and entries[-1][1] == log.end_offset:
+        written = [one.epoch for one in content.batches if one.last < log.end_offset]
+        assert not written or entries[-1][0] >= written[-1]
         entries = entries[:-1]
     assert entries == content.epochs()
 
