@@ -38,7 +38,7 @@ class LeaderEpochCache:
         self._starts: list[int] = []
         self._unsaved = False
         self._shifted = False
-        """Whether an epoch begins later than its first batch, since the start of the log was raised, and is not saved."""
+        """Whether a raised log start has moved the begin of an epoch since the last save."""
         for epoch, start in self._read():
             self._push(epoch, start)
 

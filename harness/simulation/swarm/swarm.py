@@ -324,7 +324,8 @@ class Swarm:
                 await asyncio.sleep(UNREGISTER_AGAIN_SECONDS)
         await asyncio.sleep(max(0.0, back_at - loop.time()))
         is_controller = fault.hosts[0] in self._world.cluster.controllers  # its votes and its log are needed
-        if unregistered and fault.amount < WITH_EMPTY_DISK and not is_controller:
+        started_meanwhile = host.process.node is not None  # by another fault that ended
+        if unregistered and fault.amount < WITH_EMPTY_DISK and not is_controller and not started_meanwhile:
             host.process.wipe_disk()
         await host.call("heal", id=identity)
         return int(unregistered and attempts == 1)
