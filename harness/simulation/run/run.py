@@ -60,6 +60,8 @@ from squall.harness.simulation.run.node_evidence import ControlTraces, write_nod
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.strangers.asked_topics import AskedTopics
+from squall.harness.simulation.strangers.attentive_administrator import SHARE as ATTENDING
+from squall.harness.simulation.strangers.attentive_administrator import AttentiveAdministrator
 from squall.harness.simulation.strangers.late_requests import SHARE as REPEATING
 from squall.harness.simulation.strangers.late_requests import LateRequests
 from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
@@ -119,6 +121,7 @@ BUGGIFY = "buggify "
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
 RUNS = uuid.UUID("7d1f1f0e-9a0c-4b53-8a39-1f6a5a3c2b10")
 """The name space of the ids of simulated runs."""
+Stranger = RandomQuestions | LateRequests | AskedTopics | RecreatedTopics | AttentiveAdministrator
 
 
 @dataclass(frozen=True)
@@ -442,11 +445,11 @@ class Simulation:
         for client in clients:
             await client.close()
 
-    def _strangers(self) -> list[RandomQuestions | LateRequests | AskedTopics | RecreatedTopics]:
+    def _strangers(self) -> list[Stranger]:
         """Return who asks nodes what the load and the other nodes never ask, in some of the drawn worlds."""
         if self.scenario.swarm != WORLDS or not self.world.has_quorum:
             return []
-        strangers: list[RandomQuestions | LateRequests | AskedTopics | RecreatedTopics] = []
+        strangers: list[Stranger] = []
         if self.scenario.cluster.config.get(AUTO_CREATE) is True:
             self.asked_topics = AskedTopics(self.world, PATIENCE)
             strangers.append(self.asked_topics)
@@ -459,6 +462,10 @@ class Simulation:
             like = self.scenario.cluster.topics["events"]
             self.recreated_topics = RecreatedTopics(self.world, PATIENCE, like, sent)
             strangers.append(self.recreated_topics)
+        if self.world.streams.stream("whether an administrator attends").random() < ATTENDING:
+            sent = self.observer.cluster.client_checker.sent_by_another
+            like = self.scenario.cluster.topics["events"]
+            strangers.append(AttentiveAdministrator(self.world, PATIENCE, like, sent))
         return strangers
 
     async def _nemesis(self) -> None:

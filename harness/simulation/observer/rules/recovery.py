@@ -8,8 +8,11 @@ was reverted and every node was started:
 * every ISR is whole: it has all replicas;
 * the metadata log names the place at which each of its voters listens (KIP-853).
 
-Source: requirements FD-01, FD-02, IS-05. Parked requests are the subject of ANSWER. Asserted at each turn that touches
-metadata, until all parts hold. Legal: a topic-partition that loses its leader or a member again after all was whole, by
+At the end, no reassignment is under way whose targets are all in the ISR (RA-05): nothing is missing that could
+complete it, so it would stay for ever.
+
+Source: requirements FD-01, FD-02, IS-05, RA-05. Parked requests are the subject of ANSWER. Asserted at each turn that
+touches metadata, until all parts hold. Legal: a topic-partition that loses its leader or a member again after all was whole, by
 a reassignment or a controlled shutdown that an administrator began before.
 """
 
@@ -66,6 +69,11 @@ class RecoveredCluster(Rule):
                     f"{bound // MICROSECONDS} s",
                 )
 
+    def at_end(self) -> None:
+        waits = without_completion(self.cluster.images.newest_image)
+        if waits is not None:
+            raise InvariantBroken("RA-05", f"a reassignment has all it needs and is not complete at the end: {waits}")
+
     def _nodes(self) -> dict[str, Node | None]:
         return {name: node_of_quorum(process.node) for name, process in self.cluster.processes.items()}
 
@@ -87,4 +95,12 @@ def without_member(image: MetadataImage | None) -> str | None:
     for topic, number, registration in () if image is None else image.all_partitions():
         if len(registration.isr) < len(registration.replicas):
             return f"{topic.name}-{number}, ISR {list(registration.isr)} of {list(registration.replicas)}"
+    return None
+
+
+def without_completion(image: MetadataImage | None) -> str | None:
+    """Describe a topic-partition whose reassignment is under way though its targets are in sync, None if none is."""
+    for topic, number, one in () if image is None else image.all_partitions():
+        if (one.adding or one.removing) and set(one.replicas) - set(one.removing) <= set(one.isr):
+            return f"{topic.name}-{number}, ISR {list(one.isr)} of {list(one.replicas)}, leaving {list(one.removing)}"
     return None

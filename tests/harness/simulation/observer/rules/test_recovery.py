@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from squall.harness.simulation.observer.rules.recovery import LEADERS, PLACES, QUORUM_LEADER, WHOLE_ISR
+from squall.harness.simulation.observer.rules.recovery import (
+    LEADERS,
+    PLACES,
+    QUORUM_LEADER,
+    WHOLE_ISR,
+    RecoveredCluster,
+)
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from tests.harness.simulation.observer.observed import Cluster
 
@@ -48,6 +56,27 @@ def test_an_isr_without_a_member_breaks_recover_after_its_bound() -> None:
     is_seen(cluster, WHOLE_ISR)
     with pytest.raises(InvariantBroken, match=r"^RECOVER: .* an ISR is not whole: events-0, ISR \[1, 2\] of \[1, 2, 3"):
         is_seen(cluster, WHOLE_ISR + 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_stuck"),
+    [
+        ({"removing_replicas": [3]}, True),
+        ({"adding_replicas": [3]}, True),
+        ({"removing_replicas": [3], "isr": [1, 3]}, False),
+        ({"removing_replicas": [3], "isr": [1, 2]}, True),
+        ({"isr": [1, 2]}, False),
+    ],
+    ids=["all in sync", "an added one is in sync", "a target is not", "the leaving one is not", "nothing is moved"],
+)
+def test_a_reassignment_that_has_all_it_needs_is_complete_at_the_end(change: dict[str, Any], is_stuck: bool) -> None:
+    cluster = Cluster()
+    cluster.change(**change)
+    if is_stuck:
+        with pytest.raises(InvariantBroken, match=r"^RA-05: .* not complete at the end: events-0, ISR"):
+            cluster.observer.final()
+    else:
+        RecoveredCluster(cluster.observer.cluster).at_end()
 
 
 def listed(**places: tuple[str, int]) -> Cluster:

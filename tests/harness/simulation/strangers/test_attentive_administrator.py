@@ -1,0 +1,94 @@
+"""A client that looks at its own topic often, and does what an administrator may do when it meets a change."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from squall.harness.scenario.suite import TopicOptions
+from squall.harness.simulation.run.closing_check import PATIENCE
+from squall.harness.simulation.strangers.attentive_administrator import FIRST_VALUE, NAMES, AttentiveAdministrator
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.messages.metadata import MetadataResponsePartition
+
+SECOND = 1_000_000
+EVERYTHING = {"append", "cancel", "change_min_isr", "delete_records", "elect", "move"}
+
+
+class Attended:
+    """A cluster of four brokers without faults of its own, and the client in it; its topic has three replicas."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.world = SimWorld(ClusterShape(brokers=4), 1, topics={}, trace=NullTrace())
+        self.world.start()
+        self.world.kernel.run_for(3 * SECOND)
+        self.client = AttentiveAdministrator(self.world, PATIENCE, TopicOptions(), self.sent.append)
+
+    def load(self, seconds: int) -> None:
+        kernel = self.world.kernel
+        running = kernel.create_task(self.client.run())
+        kernel.run_for(seconds * SECOND)
+        if running.done():
+            running.result()
+        running.cancel()
+        self.world.switch_off()
+
+    def steps(self, *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), changed: bool = False) -> Counter[str]:
+        """What it chooses to do, of 1,000 times, where it sees this."""
+        seen = MetadataResponsePartition(leader_id=leader, replica_nodes=[1, 2, 3], isr_nodes=list(isr))
+        names = (self.client._chosen(seen, changed=changed).__name__ for _ in range(1_000))
+        return Counter(name.removeprefix("_") for name in names)
+
+
+def test_it_appends_and_does_all_the_rest_in_time() -> None:
+    attended = Attended()
+    attended.load(60)
+    assert attended.client.done.keys() == EVERYTHING
+    assert attended.client.appended == len(attended.sent) > 50
+    assert attended.sent == [FIRST_VALUE + number for number in range(len(attended.sent))]
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "changed", "remarkable"),
+    [
+        (1, (1, 2, 3), False, {"append"}),
+        (2, (1, 2, 3), True, {"delete_records"}),
+        (-1, (), True, {"change_min_isr", "elect"}),
+        (1, (1, 2), False, {"change_min_isr", "move"}),
+    ],
+    ids=["nothing new", "another leader", "no leader", "a replica out of sync"],
+)
+def test_what_it_sees_decides_what_it_does(
+    leader: int, isr: tuple[int, ...], changed: bool, remarkable: set[str]
+) -> None:
+    steps = Attended().steps(leader=leader, isr=isr, changed=changed)
+    assert steps.keys() == EVERYTHING, "anything may be done at any time"
+    usual = [steps[name] for name in EVERYTHING - remarkable - {"append"}]
+    assert all(steps[name] > 2 * max(usual) for name in remarkable)
+
+
+def test_it_moves_a_topic_partition_to_the_replicas_that_are_out_of_sync() -> None:
+    attended = Attended()
+    targets: list[list[int]] = []
+
+    async def note(target: list[int] | None) -> None:
+        assert target is not None
+        targets.append(target)
+
+    attended.client._reassign = note  # type: ignore[method-assign]
+    seen = MetadataResponsePartition(leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1])
+    for _ in range(20):
+        attended.world.kernel.run_until_complete(attended.client._move(seen))
+    assert all({2, 3} <= set(target) and len(set(target)) == len(target) for target in targets)
+    assert {len(target) for target in targets} == {3, 4}
+
+
+def test_a_creation_of_unknown_outcome_is_not_repeated_under_the_same_name() -> None:
+    attended = Attended()
+    for name in ("c1", "c2", "c3"):
+        attended.world.processes[name].crash()
+    attended.load(60)
+    assert (attended.client.names, attended.client.done) == (NAMES, {})
