@@ -12,8 +12,8 @@ At the end, no reassignment is under way whose targets are all in the ISR (RA-05
 complete it, so it would stay for ever.
 
 Source: requirements FD-01, FD-02, IS-05, RA-05. Parked requests are the subject of ANSWER. Asserted at each turn that
-touches metadata, until all parts hold. Legal: a topic-partition that loses its leader or a member again after all was whole, by
-a reassignment or a controlled shutdown that an administrator began before.
+touches metadata, until all parts hold. Legal: a topic-partition that loses its leader or a member again after all was
+whole, by a reassignment or a controlled shutdown that an administrator began before.
 """
 
 from __future__ import annotations
