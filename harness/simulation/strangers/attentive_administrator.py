@@ -9,7 +9,7 @@ own topic often, and what it does depends on what it sees:
 * no leader: change the topic's `min.insync.replicas`, or have a leader elected;
 * replicas out of sync: change the setting, or move the topic-partition to replicas among which they are, at times to
   one more than before, or one less;
-* otherwise append, mostly, or any of these.
+* otherwise append, mostly, or any of these, or change how the log is laid out (`SETTINGS`).
 
 Nothing is expected of the answers; the observer judges what becomes of the topic. `min.insync.replicas` is never below
 that of the topic of the load, nor is the number of replicas, since the fault budget decides by them what may be lost.
@@ -59,11 +59,21 @@ NAMES = 4
 """A topic whose creation has an unknown outcome remains, and costs the cluster replicas and leaders."""
 APPENDED = 0.8
 """The probability that an administrator who sees nothing remarkable appends a record."""
+RESET = 0.2
+"""The probability that a setting returns to its default."""
 PROMPT = 0.5
 """The probability of acting on what is remarkable."""
 FIRST_VALUE = 3 << 59
 """The values of workloads and of other strangers are below it."""
-TOPIC_RESOURCE, SET = 2, 0
+TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
+SETTINGS = {
+    "segment.bytes": ("500", "2000", "1048576"),
+    "index.interval.bytes": ("0", "100", "4096"),
+    "flush.messages": ("1", "1000000"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "max.message.bytes": ("5000", "1048588"),
+}
+"""Settings of a log that no replica may mind, at whichever moment they change, and values to draw from."""
 PREFERRED = 0
 
 Step = Callable[[MetadataResponsePartition], Awaitable[object]]
@@ -128,7 +138,16 @@ class AttentiveAdministrator:
             return self._rng.choice(remarkable)
         if self._rng.random() < APPENDED:
             return self._append
-        return self._rng.choice((self._change_min_isr, self._move, self._elect, self._cancel, self._delete_records))
+        return self._rng.choice(
+            (
+                self._change_min_isr,
+                self._change_setting,
+                self._move,
+                self._elect,
+                self._cancel,
+                self._delete_records,
+            )
+        )
 
     # -- what it does -----------------------------------------------------------------------------------------------
 
@@ -147,7 +166,16 @@ class AttentiveAdministrator:
 
     async def _change_min_isr(self, _seen: MetadataResponsePartition) -> None:
         value = self._rng.randint(self._like.min_insync_replicas, self._like.replication_factor)
-        setting = AlterableConfig(MIN_ISR, SET, str(value))
+        await self._alter(AlterableConfig(MIN_ISR, SET, str(value)))
+
+    async def _change_setting(self, _seen: MetadataResponsePartition) -> None:
+        name = self._rng.choice(sorted(SETTINGS))
+        if self._rng.random() < RESET:
+            await self._alter(AlterableConfig(name, DELETE))
+        else:
+            await self._alter(AlterableConfig(name, SET, self._rng.choice(SETTINGS[name])))
+
+    async def _alter(self, setting: AlterableConfig) -> None:
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, self._name, [setting])])
         await self._own.answer(self._own.client.any_broker(), request, IncrementalAlterConfigsResponse)
 
