@@ -18,7 +18,8 @@ The observer compares each answer with the request and with the image by which t
 * producer ids: the block ends where the next one begins, at the latest
 
 Asserted when an active controller answers. Legal: what was so at the decision, of an answer that waited for records to
-be committed, and is not any more; OPERATION_NOT_ATTEMPTED of a rarity of buggify.
+be committed, and is not any more, perhaps by another request of the same turn (seed 155 of worlds);
+OPERATION_NOT_ATTEMPTED of a rarity of buggify.
 
 Source: rules 22 and 24, IS-07, EP-03, BL-05; the checks of Kafka's `ReplicationControlManager` and
 `ClusterControlManager`.
@@ -31,6 +32,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
@@ -60,6 +62,17 @@ ANY_EPOCH: Final = -1
 class ToldBrokers(Rule):
     """See the module."""
 
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._ends: dict[str, tuple[int, int]] = {}
+        """By host, its incarnation and the offset up to which its controller's image went after its last turn."""
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        decider = node_of_quorum(node)
+        image = None if decider is None or decider.controller is None else decider.controller.image
+        if image is not None:
+            self._ends[process.name] = process.incarnation, image.last_offset
+
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer, decider = request.answer, node_of_quorum(node)
         if answer is None or answer.response is None or decider is None or decider.controller is None:
@@ -67,7 +80,9 @@ class ToldBrokers(Rule):
         image = decider.controller.image
         if image is None or request.listener not in {one.listener for one in node.config.control_listeners}:
             return
-        why = _untrue(image, request, answer.response, node.config.cluster_id, waited=request.received_at < process.now)
+        is_decided_by_another = self._ends.get(process.name) != (process.incarnation, image.last_offset)
+        waited = request.received_at < process.now or is_decided_by_another
+        why = _untrue(image, request, answer.response, node.config.cluster_id, waited=waited)
         if why:
             raise InvariantBroken("TOLD", f"{process.name} answers {request.client_id}: {why}")
 

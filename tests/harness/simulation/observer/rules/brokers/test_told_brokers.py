@@ -54,18 +54,20 @@ class Watched:
         )
         topic = SimpleNamespace(name="t", partitions={0: self.registration})
         self.image: Any = SimpleNamespace(
-            brokers={3: self.leader, 4: self.follower}, topics={TOPIC_ID: topic}, next_producer_id=3000
+            brokers={3: self.leader, 4: self.follower}, topics={TOPIC_ID: topic}, next_producer_id=3000, last_offset=50
         )
+        self.process: Any = SimpleNamespace(name="c1", incarnation=1, now=NOW)
+        config = SimpleNamespace(control_listeners=[SimpleNamespace(listener="CONTROLLER")], cluster_id="ours")
+        self.node: Any = SimpleNamespace(controller=SimpleNamespace(image=self.image), config=config)
+        self.rule.turned(self.process, self.node)
         self.listener = "CONTROLLER"
         self.arrived = NOW
 
     def answers(self, key: ApiKey, asked: Message, told: Message) -> None:
-        config = SimpleNamespace(control_listeners=[SimpleNamespace(listener="CONTROLLER")], cluster_id="ours")
-        node: Any = SimpleNamespace(controller=SimpleNamespace(image=self.image), config=config)
-        process: Any = SimpleNamespace(name="c1", now=NOW)
+        self.node.controller.image = self.image
         request = ServerRequest(int(key), 3, asked, "b3", self.listener, 5, self.arrived)
         request.answer = Answer(response=told)
-        self.rule.answered(process, node, request)
+        self.rule.answered(self.process, self.node, request)
 
     def heartbeat(self, *, epoch: int = 7, applied: int = 7, error: int = 0, fence: bool = False, stop: bool = False,
                   **told: bool) -> None:  # fmt: skip
@@ -298,6 +300,19 @@ def test_a_refusal_that_has_waited_may_name_what_is_over() -> None:
     watched = Watched()
     watched.arrived = NOW - 1
     watched.proposes(ErrorCode.INELIGIBLE_REPLICA)
+
+
+@pytest.mark.parametrize("in_that_turn", [True, False])
+def test_a_topic_may_be_deleted_between_a_refusal_and_its_answer(in_that_turn: bool) -> None:
+    """Seed 155 of worlds: both requests came in one turn, and a fetch in it committed what they waited for."""
+    watched = Watched()
+    watched.image.topics.clear()
+    watched.image.last_offset += in_that_turn
+    if in_that_turn:
+        watched.proposes(ErrorCode.INVALID_UPDATE_VERSION, partition_epoch=8)
+    else:
+        with breaks("there is no such topic-partition"):
+            watched.proposes(ErrorCode.INVALID_UPDATE_VERSION, partition_epoch=8)
 
 
 @pytest.mark.parametrize(
