@@ -12,9 +12,10 @@ back.
 
 Whoever may stop is told so. A controller that has let a broker wait which is marked as stopping and leads nothing does
 not let it wait again after all active brokers have reported that they have applied the metadata of that time. Only
-reports count that were answered before the request to stop arrived, and only requests that are answered at once. The
-first of them may be the one that had the broker marked (`worlds` seed 986, with one controller): the offset that others
-must have applied is determined at the next.
+reports count that were answered before the request to stop arrived, and only requests that are answered at once, by the
+image that the controller had before (`worlds` seed 153: a broker registered again in that turn). The first of them may
+be the one that had the broker marked (`worlds` seed 986, with one controller): the offset that others must have applied
+is determined at the next.
 
 The third case rests on what brokers report: none has applied less of the metadata than its heartbeat says. Asserted
 when the heartbeat is answered.
@@ -30,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from squall.harness.simulation.observer.rules.brokers.deciding_images import DecidingImages
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -68,6 +70,10 @@ class ControlledShutdown(Rule):
         """By broker id, the broker epoch that a controller has told to shut down, and the end of its image then."""
         self._looked_at = -1
         self._leaderships: dict[str, _Leadership] = {}
+        self._images = DecidingImages()
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        self._images.turned(process, node)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key != ApiKey.BROKER_HEARTBEAT or request.answer is None:
@@ -85,7 +91,7 @@ class ControlledShutdown(Rule):
         kept = self._leaderships.get(process.name)
         if kept is None or kept.identity != (process.incarnation, decider.raft.epoch):
             kept = self._leaderships[process.name] = _Leadership((process.incarnation, decider.raft.epoch))
-        if asked.want_shut_down and not told.should_shut_down:
+        if asked.want_shut_down and not told.should_shut_down and self._images.is_as_before(process, image):
             _check_waits(process, image, kept, asked, request.received_at)
         kept.reported[asked.broker_id] = asked.current_metadata_offset, process.now
 

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from squall.harness.simulation.observer.rules.brokers.deciding_images import DecidingImages
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -64,14 +65,10 @@ class ToldBrokers(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._ends: dict[str, tuple[int, int]] = {}
-        """By host, its incarnation and the offset up to which its controller's image went after its last turn."""
+        self._images = DecidingImages()
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
-        decider = node_of_quorum(node)
-        image = None if decider is None or decider.controller is None else decider.controller.image
-        if image is not None:
-            self._ends[process.name] = process.incarnation, image.last_offset
+        self._images.turned(process, node)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer, decider = request.answer, node_of_quorum(node)
@@ -80,8 +77,7 @@ class ToldBrokers(Rule):
         image = decider.controller.image
         if image is None or request.listener not in {one.listener for one in node.config.control_listeners}:
             return
-        is_decided_by_another = self._ends.get(process.name) != (process.incarnation, image.last_offset)
-        waited = request.received_at < process.now or is_decided_by_another
+        waited = request.received_at < process.now or not self._images.is_as_before(process, image)
         why = _untrue(image, request, answer.response, node.config.cluster_id, waited=waited)
         if why:
             raise InvariantBroken("TOLD", f"{process.name} answers {request.client_id}: {why}")

@@ -84,6 +84,12 @@ class Waiting:
         return SimpleNamespace(broker=SimpleNamespace(lifecycle=lifecycle, applied_offset=self.applied[number]))
 
     def answers(self, at: int, broker: int, applied: int = 10, *, stops: bool = False, arrived: int = -1) -> None:
+        self.rule.turned(self.process, self.node)
+        self.answers_in_that_turn(at, broker, applied, stops=stops, arrived=arrived)
+
+    def answers_in_that_turn(
+        self, at: int, broker: int, applied: int = 10, *, stops: bool = False, arrived: int = -1
+    ) -> None:
         self.process.now = at
         asked = BrokerHeartbeatRequest(broker, self.brokers[broker].epoch, applied, want_shut_down=stops)
         received = at if arrived < 0 else arrived
@@ -134,6 +140,18 @@ def test_an_answer_that_waited_to_be_committed_was_decided_before() -> None:
     waiting.answers(2, 2)
     waiting.answers(3, 3)
     waiting.answers(4, 1, stops=True, arrived=2)
+
+
+def test_what_another_request_of_the_turn_has_changed_was_not_known() -> None:
+    """Seed 153 of worlds: broker 3, which had reported nothing, registers anew, and is active no more."""
+    waiting = Waiting()
+    waiting.answers(0, 1, stops=True)
+    waiting.answers(1, 1, stops=True)
+    waiting.answers(2, 2)
+    waiting.rule.turned(waiting.process, waiting.node)
+    waiting.brokers[3].active = False
+    waiting.image.last_offset += 1
+    waiting.answers_in_that_turn(4, 1, stops=True)
 
 
 def test_another_controller_has_heard_nothing_yet() -> None:
