@@ -329,6 +329,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.begins_an_epoch_again,
         "worlds",
         "test_begun_epochs::test_another_incarnation_begins_with_the_epoch_that_metadata_say",
+        seed=2,
     ),
     Proof(
         PendingChanges,
@@ -496,7 +497,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.a_segment_is_lost,
         "worlds",
         "test_invariants::test_a_replica_that_is_not_in_sync_may_lack_what_is_committed_after_healing",
-        seed=80,
+        seed=30,
     ),
     Proof(
         IndexedLogs,
@@ -527,6 +528,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.stands_although_it_hears_its_leader,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
+        seed=6,
     ),
     Proof(
         BalancedLeaders,
