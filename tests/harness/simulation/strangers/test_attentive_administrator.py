@@ -6,34 +6,21 @@ from collections import Counter
 
 import pytest
 
-from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.run.closing_check import PATIENCE
 from squall.harness.simulation.strangers.attentive_administrator import FIRST_VALUE, NAMES, AttentiveAdministrator
-from squall.harness.simulation.world.world import ClusterShape, SimWorld
-from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages.metadata import MetadataResponsePartition
+from tests.harness.simulation.strangers.visited import Visited
 
-SECOND = 1_000_000
 EVERYTHING = {"append", "cancel", "change_min_isr", "change_setting", "delete_records", "elect", "move"}
 
 
-class Attended:
-    """A cluster of four brokers without faults of its own, and the client in it; its topic has three replicas."""
+class Attended(Visited[AttentiveAdministrator]):
+    """Four brokers; the client's topic has three replicas."""
 
     def __init__(self) -> None:
-        self.sent: list[int] = []
-        self.world = SimWorld(ClusterShape(brokers=4), 1, topics={}, trace=NullTrace())
-        self.world.start()
-        self.world.kernel.run_for(3 * SECOND)
-        self.client = AttentiveAdministrator(self.world, PATIENCE, TopicOptions(), self.sent.append)
+        super().__init__(AttentiveAdministrator, brokers=4)
 
     def load(self, seconds: int) -> None:
-        kernel = self.world.kernel
-        running = kernel.create_task(self.client.run())
-        kernel.run_for(seconds * SECOND)
-        if running.done():
-            running.result()
-        running.cancel()
+        super().load(seconds)
         self.world.switch_off()
 
     def steps(self, *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), changed: bool = False) -> Counter[str]:

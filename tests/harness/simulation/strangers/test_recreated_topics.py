@@ -5,36 +5,21 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.conformance.client import NotConforming
-from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.run.closing_check import PATIENCE
 from squall.harness.simulation.strangers.recreated_topics import FIRST_VALUE, NAMES, RecreatedTopics
-from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.broker.hosting.log_manager import LogManager
-from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.topic_partition import TopicPartition
+from tests.harness.simulation.strangers.visited import Visited
 
-SECOND = 1_000_000
 
+class Recreated(Visited[RecreatedTopics]):
+    """Three brokers; the client checks its topic in the end."""
 
-class Recreated:
-    """A cluster without faults of its own, and the client in it."""
-
-    def __init__(self, brokers: int = 3) -> None:
-        self.sent: list[int] = []
-        self.world = SimWorld(ClusterShape(brokers=brokers), 1, topics={}, trace=NullTrace())
-        self.world.start()
-        self.world.kernel.run_for(3 * SECOND)
-        self.client = RecreatedTopics(self.world, PATIENCE, TopicOptions(), self.sent.append)
+    def __init__(self) -> None:
+        super().__init__(RecreatedTopics, brokers=3)
 
     def load(self, seconds: int) -> None:
-        """Let the client go on for a while, then check. Raises NotConforming."""
-        kernel = self.world.kernel
-        running = kernel.create_task(self.client.run())
-        kernel.run_for(seconds * SECOND)
-        if running.done():
-            running.result()
-        running.cancel()
-        kernel.run_until_complete(self.client.check())
+        super().load(seconds)
+        self.world.kernel.run_until_complete(self.client.check())
         self.world.switch_off()
 
 
