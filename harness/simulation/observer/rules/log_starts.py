@@ -17,6 +17,7 @@ start of a node can tell of such a turn.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -60,10 +61,8 @@ class LogStarts(Rule):
         """By name of the topic and number of the partition, the offset up to which a leader was asked to delete."""
         self._unclear: dict[str, int] = {}
         """By host, the last incarnation of its node that died."""
-        self._bounds: dict[tuple[str, TopicPartitionId], tuple[int, int, int]] = {}
-        """By host and log: end, high watermark and start of the replica."""
-        self._changed_at: dict[tuple[str, TopicPartitionId], int] = {}
-        """By host and log, since when the replica has had those."""
+        self._bounds: dict[tuple[str, TopicPartitionId], tuple[tuple[int, int, int], int]] = {}
+        """By host and log: end, high watermark and start of the replica, and since when it has had these."""
         self._touched: dict[tuple[str, TopicPartitionId], int] = {}
         """By host and log, the last incarnation in which the replica was looked at."""
         self._ages: dict[TopicPartitionId, dict[int, tuple[int, int]]] = {}
@@ -90,8 +89,8 @@ class LogStarts(Rule):
             self._starts[key] = start
         self._note_ages(turn, place)
         bounds = replica.end_offset, replica.high_watermark, start
-        if self._bounds.get(place) != bounds:
-            self._bounds[place], self._changed_at[place] = bounds, self._now
+        if place not in self._bounds or self._bounds[place][0] != bounds:
+            self._bounds[place] = bounds, self._now
 
     def _note_ages(self, turn: ReplicaTurn, place: tuple[str, TopicPartitionId]) -> None:
         """Note the timestamps of the batches that are new on this replica; the oldest go first, so that all are met."""
@@ -173,7 +172,8 @@ class LogStarts(Rule):
         if limit < 0 or replica.high_watermark < replica.end_offset:
             return
         place = process.name, (replica.topic_id, replica.partition)
-        spare = 0 if self._is_long_ago(process, self._changed_at[place]) else SPARE
+        _, changed_at = self._bounds[place]
+        spare = 0 if self._is_long_ago(process, changed_at) else SPARE
         sizes = _segment_sizes(process, replica)
         if len(sizes) > 1 and sum(sizes[1:]) >= limit + spare:
             raise InvariantBroken(
@@ -202,8 +202,7 @@ class LogStarts(Rule):
 def _segment_sizes(process: SimProcess, replica: TopicPartitionReplica) -> list[int]:
     """Return the sizes of a log's segments on the disk, the oldest first, from the one with the log's start on."""
     log, disk = replica.log, process.disk
-    bases = sorted(int(name.removesuffix(".log")) for name in disk.list(log.directory) if name.endswith(".log"))
-    kept = [base for base in bases if base > log.start_offset]
-    kept[:0] = bases[len(bases) - len(kept) - 1 : len(bases) - len(kept)]
     with disk.at_no_cost():
-        return [disk.open(join(log.directory, f"{base:020}.log")).size() for base in kept]
+        bases = sorted(int(name.removesuffix(".log")) for name in disk.list(log.directory) if name.endswith(".log"))
+        first = max(0, bisect_right(bases, log.start_offset) - 1)
+        return [disk.open(join(log.directory, f"{base:020}.log")).size() for base in bases[first:]]

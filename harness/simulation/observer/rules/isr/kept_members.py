@@ -38,14 +38,16 @@ SLACK = MICROSECONDS // 100
 KEPT_ENDS = 1_000
 """How many log ends are kept of one leader; a fetch before the first of them proves nothing."""
 
-Led = tuple[str, int, bytes, int]
-"""Host, incarnation, topic id, partition."""
+Led = tuple[int, bytes, int]
+"""Node id, topic id, partition."""
 
 
 @dataclass(slots=True)
 class _Leadership:
     """What is known of a topic-partition in one leader epoch. Times are in microseconds."""
 
+    incarnation: int
+    """Of the leader's process."""
     epoch: int
     isr: tuple[int, ...]
     times: list[int] = field(default_factory=list)
@@ -93,30 +95,28 @@ class KeptMembers(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._led: dict[Led, _Leadership] = {}
-        self._caught_up: dict[tuple[int, bytes, int], dict[int, int]] = {}
-        """By node id, topic id and partition, when each follower was caught up in the newest of its leaderships."""
         self._fetched: dict[tuple[str, int, int], _Fetched] = {}
         """By host, incarnation and session, its last fetch."""
-        self._proposed: dict[tuple[int, bytes, int], _Proposal] = {}
-        """By node id, topic id and partition, what was proposed in a turn that is not examined yet."""
+        self._proposed: dict[Led, _Proposal] = {}
+        """What was proposed in a turn that is not examined yet."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
-        place = int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"])
-        self._proposed[place] = _Proposal(tuple(fields["isr"]), dict(self._caught_up.get(place, {})))
+        key = int(fields["broker"]), bytes(fields["topic_id"]), int(fields["partition"])
+        led = self._led.get(key)
+        self._proposed[key] = _Proposal(tuple(fields["isr"]), {} if led is None else dict(led.caught_up))
 
     def died(self, process: SimProcess) -> None:
         self._proposed.clear()
 
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         replica, process = turn.replica, turn.process
-        proposed = self._proposed.pop((replica.broker, replica.topic_id, replica.partition), None)
+        key = replica.broker, replica.topic_id, replica.partition
+        proposed = self._proposed.pop(key, None)
         if not replica.is_leader:
             return
-        key = (process.name, process.incarnation, replica.topic_id, replica.partition)
         led = self._led.get(key)
-        if led is None or led.epoch != replica.leader_epoch:
-            led = self._led[key] = _Leadership(replica.leader_epoch, replica.isr)
-            self._caught_up[replica.broker, replica.topic_id, replica.partition] = led.caught_up
+        if led is None or (led.incarnation, led.epoch) != (process.incarnation, replica.leader_epoch):
+            led = self._led[key] = _Leadership(process.incarnation, replica.leader_epoch, replica.isr)
         elif proposed is not None and led.isr == replica.isr:
             self._check(turn, led, proposed)
         led.isr = replica.isr
@@ -166,9 +166,11 @@ class KeptMembers(Rule):
             if one.error_code or one.diverging_epoch.epoch >= 0
         }
         for (_, topic_id, partition), position in positions_asked(node, asked, told).items():
-            led = self._led.get((process.name, process.incarnation, topic_id, partition))
             hosted = replicas.by_id(topic_id, partition)
+            led = None if hosted is None else self._led.get((hosted.replica.broker, topic_id, partition))
             if led is None or hosted is None or (topic_id, partition) in refused:
+                continue
+            if led.incarnation != process.incarnation:
                 continue
             if (
                 not hosted.replica.is_leader

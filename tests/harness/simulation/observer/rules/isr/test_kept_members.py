@@ -97,7 +97,7 @@ def test_a_member_that_has_just_had_everything_stays() -> None:
 
 
 def test_a_fetch_that_is_handled_after_the_proposal_could_not_be_known() -> None:
-    """Seed 999125 of worlds: the leader was paused, and looked for lagging members before it looked at requests."""
+    """Seed 999125 of worlds: in the leader's first turn after a pause, its timers came before the requests."""
     leader = Leader()
     leader.appends(100, 5)
     leader.is_fetched(200, 5, 3)
