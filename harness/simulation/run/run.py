@@ -457,14 +457,11 @@ class Simulation:
             strangers.append(RandomQuestions(self.world, self.scenario.topics))
         if self.world.streams.stream("whether requests are repeated").random() < REPEATING:
             strangers.append(LateRequests(self.world))
+        sent, like = self.observer.cluster.client_checker.sent_by_another, self.scenario.cluster.topics["events"]
         if self.world.streams.stream("whether topics are recreated").random() < RECREATING:
-            sent = self.observer.cluster.client_checker.sent_by_another
-            like = self.scenario.cluster.topics["events"]
             self.recreated_topics = RecreatedTopics(self.world, PATIENCE, like, sent)
             strangers.append(self.recreated_topics)
         if self.world.streams.stream("whether an administrator attends").random() < ATTENDING:
-            sent = self.observer.cluster.client_checker.sent_by_another
-            like = self.scenario.cluster.topics["events"]
             strangers.append(AttentiveAdministrator(self.world, PATIENCE, like, sent))
         return strangers
 

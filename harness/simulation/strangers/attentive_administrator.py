@@ -7,12 +7,12 @@ own topic often, and what it does depends on what it sees:
 
 * another leader or leader epoch: delete records there;
 * no leader: change the topic's `min.insync.replicas`, or have a leader elected;
-* replicas out of sync: change the setting, or move the topic-partition to replicas among which they are, at times to
-  one more than before, or one less;
-* otherwise append, mostly, or any of these, or change how the log is laid out (`SETTINGS`).
+* replicas out of sync: change `min.insync.replicas`, or reassign the topic-partition to these replicas and others;
+* nothing of that: append, mostly. Sometimes it does any of the above, cancels a reassignment, or changes a setting of
+  the log (`SETTINGS`).
 
-Nothing is expected of the answers; the observer judges what becomes of the topic. `min.insync.replicas` is never below
-that of the topic of the load, nor is the number of replicas, since the fault budget decides by them what may be lost.
+Nothing is expected of the answers; the observer judges what becomes of the topic. `min.insync.replicas` and the number
+of replicas are never below those of the load's topic, since the fault budget decides by them what may be lost.
 """
 
 from __future__ import annotations

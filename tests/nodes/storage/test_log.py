@@ -348,7 +348,7 @@ class TestOpening:
         assert opened(disk, clean=True).epochs.entries == [(1, 0)]
 
     def test_a_log_whose_records_are_all_deleted_does_not_fall_back_to_an_older_epoch(self, disk: SimDisk) -> None:
-        """DP-13, seed 997379 of `worlds`: the follower named epoch 1, and was told to cut its log below its start."""
+        """DP-13, seed 997379 of `worlds`: by its older last epoch, a follower had to truncate below its log start."""
         log = opened(disk)
         log.append_as_leader(batch(3), 1, 0)
         log.close()

@@ -206,7 +206,7 @@ def test_an_error_is_told_every_time_until_the_topic_partition_is_forgotten(led:
 
 
 def test_once_an_error_is_over_the_bounds_of_the_log_are_told_again(led: World) -> None:
-    """DP-04, as in Kafka: whoever is refused notes nothing else of the answer (`worlds` seed 999133)."""
+    """DP-04, as in Kafka: from a response with an error, a consumer takes no high watermark (`worlds` seed 999133)."""
     commit(led, 0)
     consumer = Fetcher(led)
     [refused] = consumer.begin({0: 9}).responses[0].partitions
