@@ -18,8 +18,8 @@ The observer compares each answer with the request and with the image by which t
 * producer ids: the block ends where the next one begins, at the latest
 
 Asserted when an active controller answers. Legal: what was so at the decision, of an answer that waited for records to
-be committed, and is not any more, perhaps by another request of the same turn (seed 155 of worlds);
-OPERATION_NOT_ATTEMPTED of a rarity of buggify.
+be committed, and is not any more, perhaps by another request of the same turn (seed 155 of worlds), or by the same
+registration, which the broker has repeated meanwhile and which was accepted (seed 999656); OPERATION_NOT_ATTEMPTED of a rarity of buggify.
 
 Source: rules 22 and 24, IS-07, EP-03, BL-05; the checks of Kafka's `ReplicationControlManager` and
 `ClusterControlManager`.
@@ -87,7 +87,7 @@ def _untrue(image: MetadataImage, request: ServerRequest, told: Message, cluster
     """Return what an answer says that is not so; empty if there is nothing."""
     asked = request.body
     if isinstance(asked, BrokerRegistrationRequest) and isinstance(told, BrokerRegistrationResponse):
-        return _of_registration(image, asked, told, cluster)
+        return _of_registration(image, asked, told, cluster, waited=waited)
     if isinstance(asked, BrokerHeartbeatRequest) and isinstance(told, BrokerHeartbeatResponse):
         return _of_epoch(image, asked, told.error_code) or _of_heartbeat(image, asked, told)
     if isinstance(asked, AllocateProducerIdsRequest) and isinstance(told, AllocateProducerIdsResponse):
@@ -115,7 +115,12 @@ def _of_epoch(
 
 
 def _of_registration(
-    image: MetadataImage, asked: BrokerRegistrationRequest, told: BrokerRegistrationResponse, cluster: str
+    image: MetadataImage,
+    asked: BrokerRegistrationRequest,
+    told: BrokerRegistrationResponse,
+    cluster: str,
+    *,
+    waited: bool,
 ) -> str:
     registered = image.brokers.get(asked.broker_id)
     holds = registered is not None and registered.incarnation_id == asked.incarnation_id
@@ -126,7 +131,7 @@ def _of_registration(
     if told.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID:
         return f"{named}, it names the cluster {cluster}" if asked.cluster_id == cluster else ""
     if told.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-        alone = registered is None or holds
+        alone = not waited and (registered is None or holds)
         return f"{named}, no other incarnation is registered" if alone else ""
     refused = told.error_code != ErrorCode.INVALID_REGISTRATION or bool(asked.listeners)
     return f"{named}, for no reason that is known" if refused else ""

@@ -161,6 +161,13 @@ def test_a_duplicate_is_another_incarnation() -> None:
     Watched().registers(incarnation=9, error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 
 
+def test_a_refused_registration_may_be_repeated_and_accepted_before_the_refusal_leaves() -> None:
+    """Seed 999656 of worlds: the refusal rested on what was not committed yet, and waited for that."""
+    watched = Watched()
+    watched.arrived = NOW - 1
+    watched.registers(incarnation=3, error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
 def test_another_cluster_is_refused_and_this_one_is_not() -> None:
     with breaks("INCONSISTENT_CLUSTER_ID, it names the cluster ours"):
         Watched().registers(incarnation=9, error=ErrorCode.INCONSISTENT_CLUSTER_ID)
