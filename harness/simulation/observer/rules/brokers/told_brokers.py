@@ -19,7 +19,8 @@ The observer compares each answer with the request and with the image by which t
 
 Asserted when an active controller answers. Legal: what was so at the decision, of an answer that waited for records to
 be committed, and is not any more, perhaps by another request of the same turn (seed 155 of worlds), or by the same
-registration, which the broker has repeated meanwhile and which was accepted (seed 999656); OPERATION_NOT_ATTEMPTED of a rarity of buggify.
+registration, which the broker has repeated meanwhile and which was accepted (seed 999656); OPERATION_NOT_ATTEMPTED of a
+rarity of buggify.
 
 Source: rules 22 and 24, IS-07, EP-03, BL-05; the checks of Kafka's `ReplicationControlManager` and
 `ClusterControlManager`.
