@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,12 +34,10 @@ from squall.results.checkers.replicas.control import (
     NODE_STARTED,
     TORN_LINE,
     VOTE,
-    MetadataRecord,
     QuorumFacts,
-    States,
     TraceEvent,
-    replayed,
 )
+from squall.results.checkers.replicas.metadata import MetadataRecord, RecordFacts, States, replayed
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 from squall.results.checkers.replicas.tables import Columns, control_table, replica_table
 
@@ -231,13 +230,14 @@ def _record_of(said: Mapping[str, Any]) -> MetadataRecord:
     return MetadataRecord(
         offset=said["offset"],
         what=said["what"],
-        topic_id=said["topic_id"],
+        topic_id=said.get("topic_id", ""),
         partition=said.get("partition", -1),
         topic=said.get("topic", ""),
         leader=said.get("leader"),
         isr=tuple(said["isr"]) if "isr" in said else None,
         leader_epoch=said.get("leader_epoch", -1),
         partition_epoch=said.get("partition_epoch", -1),
+        facts=msgspec.convert(said["facts"], RecordFacts) if "facts" in said else None,
     )
 
 

@@ -5,7 +5,7 @@ it was appended, and a digest of its content (HX-05). This program writes these 
 
     {"kind": "replica", "topic", "partition", "topic_id", "start", "end", "high_watermark", "epochs", "problem"}
     {"kind": "batches", "base": […], "last": […], "epoch": […], "digest": […], …}      columns, of the replica before
-    {"kind": "record", "offset", "what", …}       of `__cluster_metadata`: what concerns topics and their partitions
+    {"kind": "record", "offset", "what", …}       of `__cluster_metadata`: what it says
     {"kind": "end", "replicas": n}                the file is complete
 
 It reads the files of a running or stopped node as they are and changes none. A log of a running node may lose a segment
@@ -32,16 +32,24 @@ from typing import Any, TextIO
 
 from squall.nodes.metadata.records import (
     NO_LEADER_CHANGE,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
     decode_record,
 )
 from squall.nodes.protocol.crc import IMPLEMENTATION
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader, crc_ok
+from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id
 from squall.nodes.protocol.value_batches import parse_values
 from squall.nodes.protocol.wire import read_uvarint
@@ -54,9 +62,23 @@ COVERED_FROM = 21
 """Where the part of a batch covered by its CRC-32C begins: after base offset, length, epoch, format and the sum."""
 TRANSACTIONAL, CONTROL = 1, 2
 TOPIC_RESOURCE = 2
-DESCRIBED_RECORDS = frozenset(
+TOPIC_RECORDS = frozenset(
     kind.RECORD_ID for kind in (TopicRecord, RemoveTopicRecord, ConfigRecord, PartitionRecord, PartitionChangeRecord)
 )
+"""Without these it is not known which replicas are in sync."""
+DESCRIBED_RECORDS = TOPIC_RECORDS | frozenset(
+    kind.RECORD_ID
+    for kind in (
+        RegisterBrokerRecord,
+        UnregisterBrokerRecord,
+        FenceBrokerRecord,
+        UnfenceBrokerRecord,
+        BrokerRegistrationChangeRecord,
+        FeatureLevelRecord,
+        ProducerIdsRecord,
+    )
+)
+NO_BATCH = -1
 COLUMNS = (
     *("base", "last", "epoch", "digest", "count", "producer_id", "producer_epoch", "sequence", "flags", "sound"),
 )
@@ -65,7 +87,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
-EXIT_OK, EXIT_USAGE = 0, 254
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 254
 Row = tuple[int, ...]
 
 
@@ -79,9 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"squall-digest: {directory}: is not a directory; name the node's log.dirs", file=sys.stderr)
         return EXIT_USAGE
     draft = out.with_name(out.name + ".new")
-    with gzip.open(draft, "wt", compresslevel=1, encoding="utf-8") as file:
-        describe(directory, file)
-    draft.replace(out)
+    try:
+        with gzip.open(draft, "wt", compresslevel=1, encoding="utf-8") as file:
+            describe(directory, file)
+        draft.replace(out)
+    except OSError as trouble:
+        print(f"squall-digest: {trouble}", file=sys.stderr)
+        return EXIT_FAILED
     return EXIT_OK
 
 
@@ -205,45 +231,115 @@ def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
 # -- metadata --------------------------------------------------------------------------------------------------
 
 
-def _metadata(log: Path, start: int) -> Iterator[dict[str, Any]]:
-    """Metadata records about topics, their partitions and ISRs; first those of the snapshot before the log."""
-    snapshot = min(log.glob("*.checkpoint"), default=None)
-    end = 0
-    if snapshot is not None and start > 0:
-        end = int(snapshot.name[:20])
-        for header, batch in batches_in(snapshot):
+def _metadata(log: Path, start: int) -> list[dict[str, Any]]:
+    """The metadata records of a log, first those of the snapshot before it. Reads again while files come and go.
+
+    Raises FileNotFoundError if they never stay long enough.
+    """
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(AGAIN_SECONDS)
+        found: list[dict[str, Any]] = []
+        try:
+            for offset, batch, value in _metadata_values(log, start):
+                found += _of_record(offset, batch, value)
+        except FileNotFoundError:
+            continue
+        except ProtocolError:
+            pass  # the replica's line reports it
+        return found
+    raise FileNotFoundError(f"{log}: its segments and snapshots came and went while they were read")
+
+
+def _metadata_values(log: Path, start: int) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, offset of the batch, and value of every metadata record. Those of a snapshot are in no batch, -1.
+
+    Raises ProtocolError where bytes are not a batch, and FileNotFoundError if a file is removed meanwhile, which
+    leaves a gap.
+    """
+    ends = {int(path.name[:20]): path for path in log.glob("*.checkpoint")}
+    end = min((one for one in ends if one >= start), default=0) if start > 0 else 0
+    if end > 0:
+        for header, batch in batches_in(ends[end]):
             for value in () if header.is_control else parse_values(batch):
-                yield from _of_record(end - 1, value)
-    try:
-        for _, path in _segments(log):
-            for header, batch in batches_in(path):
-                for offset, value in enumerate(() if header.is_control else parse_values(batch), header.base_offset):
-                    if offset >= end:
-                        yield from _of_record(offset, value)
-    except (ProtocolError, FileNotFoundError):
-        return  # the replica's line reports it, or a newer snapshot has replaced the removed segment
+                yield end - 1, NO_BATCH, value
+    for _, path in _segments(log):
+        for header, batch in batches_in(path):
+            if header.base_offset > end:
+                raise FileNotFoundError(f"{log}: nothing from offset {end} to {header.base_offset - 1}")
+            values = () if header.is_control else parse_values(batch)
+            for offset, value in enumerate(values, header.base_offset):
+                if offset >= end:
+                    yield offset, header.base_offset, value
+            end = max(end, header.last_offset + 1)
 
 
-def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:
-    if _record_id(value) not in DESCRIBED_RECORDS:
+def _of_record(offset: int, batch: int, value: bytes) -> Iterator[dict[str, Any]]:
+    """What a record says, in the names of `results/checkers/replicas/metadata.py`."""
+    kind = _record_id(value)
+    if kind not in DESCRIBED_RECORDS:
         return  # of something else; the metadata of Apache Kafka has kinds that our nodes do not
-    record = decode_record(value)
+    try:
+        record = decode_record(value)
+    except ProtocolError:
+        if kind in TOPIC_RECORDS:
+            raise
+        yield {"offset": offset, "what": "unread", "facts": {"batch": batch}}
+        return
+    if isinstance(record, ConfigRecord) and _sets_retention(record):
+        yield {"offset": offset, "what": "retention", "topic": record.resource_name}
+    said = _of_topic(record) or _of_cluster(record)
+    if said is not None:
+        yield {"offset": offset} | said | {"facts": {"batch": batch} | said.get("facts", {})}
+
+
+def _sets_retention(record: ConfigRecord) -> bool:
+    of_topic = record.resource_type == TOPIC_RESOURCE and record.name.startswith("retention.")
+    return of_topic and record.value is not None
+
+
+def _of_topic(record: Message) -> dict[str, Any] | None:
+    """What a record says of a topic or its partitions; None if it concerns something else."""
     if isinstance(record, TopicRecord):
-        yield {"offset": offset, "what": "topic", "topic_id": format_id(record.topic_id), "topic": record.name}
-    elif isinstance(record, RemoveTopicRecord):
-        yield {"offset": offset, "what": "topic_removed", "topic_id": format_id(record.topic_id)}
-    elif isinstance(record, ConfigRecord):
-        if record.resource_type == TOPIC_RESOURCE and record.name.startswith("retention.") and record.value is not None:
-            yield {"offset": offset, "what": "retention", "topic": record.resource_name}
-    elif isinstance(record, PartitionRecord):
-        yield _of_partition(offset, "partition", record) | {
+        return {"what": "topic", "topic_id": format_id(record.topic_id), "topic": record.name}
+    if isinstance(record, RemoveTopicRecord):
+        return {"what": "topic_removed", "topic_id": format_id(record.topic_id)}
+    if isinstance(record, PartitionRecord):
+        return _of_partition("partition", record) | {
             "leader": record.leader,
             "leader_epoch": record.leader_epoch,
             "partition_epoch": record.partition_epoch,
         }
-    elif isinstance(record, PartitionChangeRecord):
+    if isinstance(record, PartitionChangeRecord):
         named = record.leader != NO_LEADER_CHANGE
-        yield _of_partition(offset, "change", record) | ({"leader": record.leader} if named else {})
+        return _of_partition("change", record) | ({"leader": record.leader} if named else {})
+    return None
+
+
+def _of_cluster(record: Message) -> dict[str, Any] | None:
+    """What a record says of brokers, settings, features or producer ids."""
+    if isinstance(record, RegisterBrokerRecord):
+        stopping = record.in_controlled_shutdown
+        facts = {"number": record.broker_epoch, "fenced": record.fenced, "stopping": stopping}
+        return {"what": "broker", "facts": {"broker": record.broker_id} | facts}
+    if isinstance(record, UnregisterBrokerRecord):
+        return {"what": "broker_removed", "facts": {"broker": record.broker_id}}
+    if isinstance(record, FenceBrokerRecord | UnfenceBrokerRecord):
+        fenced = isinstance(record, FenceBrokerRecord)
+        return {"what": "broker_changed", "facts": {"broker": record.id, "fenced": fenced}}
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        changed: dict[str, Any] = {"broker": record.broker_id}
+        changed |= {"fenced": record.fenced > 0} if record.fenced else {}
+        changed |= {"stopping": True} if record.in_controlled_shutdown > 0 else {}
+        return {"what": "broker_changed", "facts": changed}
+    if isinstance(record, ConfigRecord):
+        resource = [record.resource_type, record.resource_name]
+        return {"what": "setting", "facts": {"resource": resource, "name": record.name, "value": record.value}}
+    if isinstance(record, FeatureLevelRecord):
+        return {"what": "feature", "facts": {"name": record.name, "number": record.feature_level}}
+    if isinstance(record, ProducerIdsRecord):
+        return {"what": "producer_ids", "facts": {"number": record.next_producer_id}}
+    return None
 
 
 def _record_id(value: bytes) -> int:
@@ -255,14 +351,25 @@ def _record_id(value: bytes) -> int:
         return -1
 
 
-def _of_partition(offset: int, what: str, record: PartitionRecord | PartitionChangeRecord) -> dict[str, Any]:
-    said: dict[str, Any] = {"offset": offset, "what": what, "topic_id": format_id(record.topic_id)}
-    said |= {"partition": record.partition_id}
+def _of_partition(what: str, record: PartitionRecord | PartitionChangeRecord) -> dict[str, Any]:
+    said: dict[str, Any] = {"what": what, "topic_id": format_id(record.topic_id), "partition": record.partition_id}
     if record.isr is not None:
         said["isr"] = list(record.isr)
     if record.leader_recovery_state > 0:
         said["unclean"] = True
-    return said
+    members = {
+        "replicas": record.replicas,
+        "adding": record.adding_replicas,
+        "removing": record.removing_replicas,
+        "eligible": record.eligible_leader_replicas,
+        "last_known": record.last_known_elr,
+    }
+    facts: dict[str, Any] = {name: list(stated) for name, stated in members.items() if stated is not None}
+    if record.leader_recovery_state >= 0:
+        facts["recovery"] = record.leader_recovery_state
+    if record.directories is not None:
+        facts["directories"] = len(record.directories)
+    return said | {"facts": facts}
 
 
 # -- small files -----------------------------------------------------------------------------------------------

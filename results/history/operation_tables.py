@@ -43,6 +43,7 @@ from squall.results.history.operation_kinds import (
 )
 from squall.results.history.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
 from squall.results.history.table_schemas import (
+    CONTROL_OPTIONAL,
     CONTROL_SCHEMA,
     GROUP_SCHEMA,
     LOG_OPTIONAL,
@@ -79,7 +80,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA, LOG_OPTIONAL),
     GROUPS: Kind("groups.parquet", GROUP_SCHEMA),
     REPLICAS: Kind("replicas.parquet", REPLICA_SCHEMA),
-    CONTROL_PLANE: Kind("control-plane.parquet", CONTROL_SCHEMA),
+    CONTROL_PLANE: Kind("control-plane.parquet", CONTROL_SCHEMA, CONTROL_OPTIONAL),
 }
 """By name, in the order in which tables are read and checked."""
 

@@ -138,5 +138,7 @@ CONTROL_SCHEMA: Final = pa.schema(
         ("live", pa.bool_()),
         ("problem", pa.string()),
         ("members", pa.list_(pa.int32())),
+        ("facts", pa.string()),  # what else a metadata record states, as JSON
     ]
 )
+CONTROL_OPTIONAL: Final = ("facts",)

@@ -26,7 +26,8 @@ from squall.results.checkers.replicas.anomalies import (
     TWO_LEADERS,
     TWO_VOTES,
 )
-from squall.results.checkers.replicas.control import NODE_STARTED, MetadataRecord, QuorumFacts, TraceEvent
+from squall.results.checkers.replicas.control import NODE_STARTED, QuorumFacts, TraceEvent
+from squall.results.checkers.replicas.metadata import MetadataRecord
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 
 BROKERS: Final = (1, 2, 3)

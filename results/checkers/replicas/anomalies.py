@@ -16,6 +16,7 @@ TWO_VOTES: Final = "two_votes"
 METADATA_REPLACED: Final = "metadata_replaced"
 METADATA_MISMATCH: Final = "metadata_mismatch"
 LEADER_OUTSIDE_ISR: Final = "leader_outside_isr"
+ILLEGAL_DECISION: Final = "illegal_decision"
 
 REPLICA_ANOMALIES: Final = (
     Anomaly(
@@ -89,5 +90,12 @@ REPLICA_ANOMALIES: Final = (
         "committed metadata names a leader outside the ISR",
         "times committed metadata names a leader outside the ISR",
         "an election that chooses among all replicas, or a member that is dropped while it leads",
+    ),
+    Anomaly(
+        ILLEGAL_DECISION,
+        "committed metadata changes a topic-partition, or the cluster, as no controller may (IS-02, EL-04, RA-05, …)",
+        "a controller decided what it may not",
+        "decisions of controllers that they may not make",
+        "a controller that decides by what is not committed or no longer true, or forgets a part of what must follow",
     ),
 )

@@ -2,7 +2,7 @@
 
 Two sources are compared. The *metadata log* of every node, batch by batch, with the committed end that the quorum's
 leader stated (`QuorumFacts`), and its records on topic-partitions, replayed here into states by partition epoch
-(`States`). And the *control trace* of every node: who led which epoch, how far a node knew the metadata to be
+(`metadata.py`). And the *control trace* of every node: who led which epoch, how far a node knew the metadata to be
 committed, which ISR a broker adopted (`TraceEvent`).
 
 * one node at most leads an epoch of the quorum, or of a topic-partition                                  (ELECT)
@@ -11,6 +11,7 @@ committed, which ISR a broker adopted (`TraceEvent`).
   has another one there or none; while a node runs, its high watermark never falls, and it cuts nothing below (HWM)
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
 * a leader that committed records name is in the ISR that they leave, after an unclean election as well   (ELECT, IS-02)
+* every decision that was committed is one that a controller may make                                 (`decisions.py`)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
@@ -23,7 +24,7 @@ killed. A trace is not a complete record, so nothing is concluded from what is m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,8 +38,10 @@ from squall.results.checkers.replicas.anomalies import (
     TWO_LEADERS,
     TWO_VOTES,
 )
+from squall.results.checkers.replicas.decisions import judge_decisions
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.logs import different_at, holes_of, mismatches
+from squall.results.checkers.replicas.metadata import MetadataRecord, States, replayed
 from squall.results.checkers.replicas.replica import Replica
 
 QUORUM = "__cluster_metadata-0"
@@ -49,7 +52,6 @@ NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
 NOT_TRACED = "not_traced"
 """Stands for the trace of a node whose system writes none."""
 WITHOUT_TRACE = "nodes of a system without control traces"
-TopicPartitionId = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,25 +65,6 @@ class QuorumFacts:
     epoch: int
     committed: int
     voters: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetadataRecord:
-    """A committed record about a topic-partition.
-
-    `leader` and `isr` are None if the record does not change them; epochs are those that a `partition` record states,
-    -1 in a `change`.
-    """
-
-    offset: int
-    what: str
-    topic_id: str
-    partition: int = -1
-    topic: str = ""
-    leader: int | None = None
-    isr: tuple[int, ...] | None = None
-    leader_epoch: int = -1
-    partition_epoch: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,64 +88,6 @@ class TraceEvent:
     members: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class State:
-    """A topic-partition as committed records leave it."""
-
-    topic: str
-    leader: int
-    isr: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-
-
-@dataclass
-class States:
-    """Committed states of every topic-partition: by partition epoch, and who leads by leader epoch."""
-
-    now: dict[TopicPartitionId, State] = field(default_factory=dict)
-    by_partition_epoch: dict[TopicPartitionId, dict[int, State]] = field(default_factory=dict)
-    leaders: dict[TopicPartitionId, dict[int, int]] = field(default_factory=dict)
-
-
-def replayed(records: Iterable[MetadataRecord], committed: int) -> States:
-    """Replay committed records into states: partition epoch +1 per change, leader epoch +1 per leader named."""
-    states, names = States(), dict[str, str]()
-    for one in records:
-        if one.offset >= committed:
-            break
-        key = (one.topic_id, one.partition)
-        if one.what == "topic":
-            names[one.topic_id] = one.topic
-        elif one.what == "topic_removed":
-            for other in [other for other in states.now if other[0] == one.topic_id]:
-                del states.now[other]
-        elif one.what == "partition":
-            leader = -1 if one.leader is None else one.leader
-            state = State(
-                names.get(one.topic_id, ""), leader, one.isr or (), one.leader_epoch, max(0, one.partition_epoch)
-            )
-            _enter(states, key, state)
-        elif key in states.now:
-            old = states.now[key]
-            named = one.leader is not None
-            state = State(
-                old.topic,
-                old.leader if one.leader is None else one.leader,
-                old.isr if one.isr is None else one.isr,
-                old.leader_epoch + named,
-                old.partition_epoch + 1,
-            )
-            _enter(states, key, state)
-    return states
-
-
-def _enter(states: States, key: TopicPartitionId, state: State) -> None:
-    states.now[key] = state
-    states.by_partition_epoch.setdefault(key, {})[state.partition_epoch] = state
-    states.leaders.setdefault(key, {})[state.leader_epoch] = state.leader
-
-
 def judge_control(
     quorum: QuorumFacts | None,
     logs: Sequence[Replica],
@@ -184,6 +109,8 @@ def judge_control(
         states = replayed(records, quorum.committed)
         _look_at_states(states, findings)
         _look_at_brokers(states, events, findings)
+        if not any(one.event == NOT_TRACED for one in events):
+            judge_decisions(records, quorum.committed, findings)
     for index, one in enumerate(logs):
         for other in logs[index + 1 :]:
             _match(one, other, findings)

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from squall.results.checkers.replicas.control import MetadataRecord, QuorumFacts, TraceEvent
+from squall.results.checkers.replicas.control import QuorumFacts, TraceEvent
+from squall.results.checkers.replicas.metadata import MetadataRecord, RecordFacts
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 from squall.results.history.table_schemas import CONTROL_SCHEMA, REPLICA_SCHEMA
 
@@ -146,6 +148,7 @@ def _of_record(one: MetadataRecord) -> dict[str, Any]:
         "epoch": one.leader_epoch,
         "leader": leader,
         "members": one.isr,
+        "facts": "" if one.facts is None else msgspec.json.encode(one.facts).decode(),
     }
 
 
@@ -170,6 +173,7 @@ def control_in(table: pa.Table) -> ControlFacts:
             leader=None if one["leader"] == NOT_CHANGED else one["leader"],
             isr=None if one["members"] is None else tuple(one["members"]),
             leader_epoch=one["epoch"],
+            facts=msgspec.json.decode(one["facts"], type=RecordFacts) if one.get("facts") else None,
         )
         for one in rows(RECORD)
     ]

@@ -20,7 +20,13 @@ from squall.harness.scenario.node_tables import (
     tables_of,
 )
 from squall.harness.scenario.suite import Scenario
-from squall.nodes.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode_record
+from squall.nodes.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_record,
+)
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.protocol.topic_partition import format_id
@@ -38,7 +44,7 @@ from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 BROKERS, CONTROLLER = (1, 2), 101
-COMMITTED = 4
+COMMITTED = 6
 
 
 class Host:
@@ -48,6 +54,7 @@ class Host:
         self.node, self.root = node, root / f"n{node}"
         self.disk = RealDisk(self.root / "data")
         changes = [
+            *(RegisterBrokerRecord(broker_id=one, broker_epoch=at, fenced=False) for at, one in enumerate(BROKERS)),
             TopicRecord(name="events", topic_id=ID),
             PartitionRecord(
                 partition_id=0, topic_id=ID, replicas=[1, 2], isr=[1, 2], leader=1, leader_epoch=0, partition_epoch=0
@@ -123,10 +130,10 @@ def test_a_follower_with_another_record_diverges(tmp_path: Path, controller: Des
 
 
 def test_an_isr_is_the_committed_one_and_no_later_one(tmp_path: Path, controller: Described) -> None:
-    """Up to offset 3, node 2 is out of the ISR; that it may come back is not committed."""
+    """Up to offset 5, node 2 is out of the ISR; that it may come back is not committed."""
     whole, short = (Host(tmp_path, node).events(VALUES[:end]).described() for node, end in ((1, 4), (2, 1)))
-    assert anomalies(asked(committed=3), whole, short, controller) == ({}, ())
-    assert anomalies(asked(committed=4), whole, short, controller)[0] == {LACKS: 3}
+    assert anomalies(asked(committed=5), whole, short, controller) == ({}, ())
+    assert anomalies(asked(committed=6), whole, short, controller)[0] == {LACKS: 3}
 
 
 def test_without_a_final_read_high_watermarks_on_disk_say_what_is_committed(

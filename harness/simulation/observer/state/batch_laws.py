@@ -2,32 +2,24 @@
 
 A batch holds an event, such as a broker that is fenced, and all that follows from it. So these laws compare the image
 before a batch with the image after it; `metadata_laws.py` has those of single records. They judge a decision at once,
-where its consequences may need further faults to show:
+where its consequences may need further faults to show. EL-04 and RA-08 are those that runs on hosts are held to as well
+(`results/checkers/replicas/metadata_laws.py`); these need more of the image than one topic-partition:
 
 * EL-02  with as many in sync as min ISR requires, none is eligible or last known
 * EL-03  where min ISR changes while replicas may be eligible, every topic-partition concerned gets another partition
          epoch: its leader may still have the old min ISR, and the controller must refuse its changes
-* EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
-         the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
-         the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
-         the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
-         has everything, active or not
-* RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
-         that it adds: cancelling restores them
 
-Legal: a batch that concerns other topic-partitions; settings that say what held before; a leader that still recovers
-and is elected again (seed 970230).
+Legal: a batch that concerns other topic-partitions; settings that say what held before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from squall.harness.simulation.observer.state.metadata_laws import require
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import (
-    NO_LEADER,
-    RECOVERING,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -36,6 +28,7 @@ from squall.nodes.metadata.records import (
 )
 from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.protocol.schema import Message
+from squall.results.checkers.replicas import metadata_laws as laws
 
 UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
@@ -79,10 +72,10 @@ class BatchLaws:
             if topic is None or now is None or before is None:
                 continue
             where = f"{topic.name}-{number} in the batch that ends at offset {offset}"
-            _check_originals(where, before, now)
-            _check_leader(where, before, now, active)
+            require(where, laws.originals(before, now))
+            require(where, laws.leader(before, now, active))
             if not self._may_lose(topic):
-                _check_nobody_left(where, before, now, ended)
+                require(where, laws.nobody_left(before, now, ended))
             self._check_enough_in_sync(where, topic, before, now)
 
     def _may_lose(self, topic: Topic) -> bool:
@@ -120,56 +113,3 @@ class BatchLaws:
                 f"{where}: the ISR {list(now.isr)} is as large as min ISR, {min_isr}, requires, and {list(now.elr)} "
                 f"are eligible, {list(now.last_known_elr)} last known",
             )
-
-
-def _check_originals(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
-    if not now.adding and not now.removing:
-        return
-    began, begin = set(before.replicas) - set(before.adding), set(now.replicas) - set(now.adding)
-    if began != begin:
-        raise InvariantBroken(
-            "RA-08",
-            f"{where}: the reassignment began with replicas {sorted(began)}, and cancelling it would leave "
-            f"{sorted(begin)}",
-        )
-
-
-def _check_nobody_left(
-    where: str, before: PartitionRegistration, now: PartitionRegistration, ended: Collection[int]
-) -> None:
-    if now.leader in (NO_LEADER, before.leader) or now.recovery_state != RECOVERING:
-        return
-    left = [one for one in (*before.isr, *before.elr) if one in now.replicas and one not in ended]
-    if left and before.recovery_state != RECOVERING:
-        raise InvariantBroken(
-            "EL-04", f"{where}: {now.leader} is elected and may lack records, although {left} have everything"
-        )
-
-
-def _check_leader(
-    where: str, before: PartitionRegistration, now: PartitionRegistration, active: frozenset[int]
-) -> None:
-    if now.leader == NO_LEADER:
-        idle = [one for one in now.isr or now.elr if one in active]
-        if idle:
-            raise InvariantBroken("EL-04", f"{where}: has no leader, although {idle} are active and have everything")
-        return
-    if now.leader == before.leader:
-        return
-    if now.recovery_state == RECOVERING and before.recovery_state != RECOVERING:
-        passed_over = [one for one in before.isr if one in active and one in now.replicas]
-        if passed_over:
-            raise InvariantBroken(
-                "EL-04", f"{where}: {now.leader} is elected and may lack records, although {passed_over} were in sync"
-            )
-        return
-    stays = before.leader in active and before.leader in now.isr
-    if stays and now.leader != now.replicas[0]:
-        raise InvariantBroken(
-            "EL-04", f"{where}: {now.leader} takes the place of leader {before.leader}, which is active and in sync"
-        )
-    first = next((one for one in now.replicas if one in now.isr and one in active), now.leader)
-    if not stays and now.leader != first:
-        raise InvariantBroken(
-            "EL-04", f"{where}: {now.leader} is elected, although {first} comes before it in {list(now.replicas)}"
-        )

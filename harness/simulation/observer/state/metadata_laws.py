@@ -1,17 +1,11 @@
 """What must hold of every committed metadata record, whatever the controller decides.
 
-The controller's decisions are many, and what follows from them is judged elsewhere, often long after. These laws need
-no knowledge of why it decides so; each concerns one record, with the image before and after it:
+The laws of a topic-partition are those that runs on hosts are held to as well
+(`results/checkers/replicas/metadata_laws.py`: IS-02, EL-02, RA-04, RA-05). Here they meet the image of the observer,
+and these need more of it than one topic-partition:
 
-* IS-02  the ISR is a part of the replicas, and the leader is in it. A new topic-partition begins with active members. A
-         topic-partition without a leader gets one of its ISR or ELR, unless the record says that records may be lost
+* IS-02  a new topic-partition begins with active members, and with a leader
 * IS-09  without eligible leader replicas the ISR is never empty
-* EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
-         that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
-* RA-04  adding and removing replicas are replicas. One may be both: it was added, and the next reassignment leaves it
-         out again. There is a directory for each replica
-* RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
-         and then only those that it had added
 * CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
          them, and these are offline (EL-06)
@@ -26,14 +20,13 @@ no knowledge of why it decides so; each concerns one record, with the image befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     NO_LEADER,
-    RECOVERING,
     TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -46,6 +39,8 @@ from squall.nodes.metadata.records import (
     UnregisterBrokerRecord,
 )
 from squall.nodes.protocol.schema import Message
+from squall.results.checkers.replicas import metadata_laws as laws
+from squall.results.checkers.replicas.metadata_laws import Breach
 
 
 class MetadataLaws:
@@ -96,14 +91,14 @@ class MetadataLaws:
             return
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
         if before is not None:
-            _check_leaving(where, before, now)
+            require(where, laws.leaving_replicas(before, now))
             self._check_coming(where, before, now)
-        _check_members(where, now)
-        _check_reassignment(where, now)
+        require(where, laws.members(now))
+        require(where, laws.reassignment(now, len(now.directories)))
         if before is None:
             self._check_new(where, now)
         else:
-            _check_election(where, before, now)
+            require(where, laws.election(before, now))
             if now.isr != before.isr or now.elr != before.elr:
                 self._check_eligible(where, before, now)
 
@@ -174,73 +169,13 @@ class MetadataLaws:
             if not now.isr:
                 raise InvariantBroken("IS-09", f"{where}: the ISR is empty, and there are no eligible leader replicas")
             return
-        had_all = (*before.isr, *before.elr)
-        strangers = [one for one in now.elr if one not in had_all]
-        if strangers:
-            raise InvariantBroken(
-                "EL-02", f"{where}: {strangers} are eligible, and were neither in ISR nor in ELR, {list(had_all)}"
-            )
-        kept = (*now.isr, *now.elr, *now.last_known_elr)
-        forgotten = [one for one in had_all if one in now.replicas and one not in kept]
-        if now.elr and forgotten:
-            raise InvariantBroken(
-                "EL-02",
-                f"{where}: {forgotten} were in ISR or ELR, {list(had_all)}; now the ISR is {list(now.isr)}, the ELR "
-                f"{list(now.elr)}",
-            )
+        require(where, laws.eligible(before, now))
 
 
-def leaves_for_good(before: PartitionRegistration, now: PartitionRegistration) -> list[int]:
-    """Return the replicas that a completed reassignment takes away; none if one is cancelled."""
-    leaving = [one for one in before.replicas if one not in now.replicas]
-    return [] if all(one in before.adding for one in leaving) else leaving
-
-
-def _check_leaving(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
-    leaving = leaves_for_good(before, now)
-    behind = [one for one in now.replicas if one not in now.isr]
-    if leaving and behind:
-        raise InvariantBroken(
-            "RA-05",
-            f"{where}: replicas {leaving} leave, but {behind} of {list(now.replicas)} are not in the ISR "
-            f"{list(now.isr)}",
-        )
-
-
-def _check_members(where: str, now: PartitionRegistration) -> None:
-    if not now.replicas or _repeated(now.replicas):
-        raise InvariantBroken("RA-04", f"{where}: the replicas are {list(now.replicas)}")
-    if _repeated(now.isr) or not set(now.isr) <= set(now.replicas):
-        raise InvariantBroken("IS-02", f"{where}: the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}")
-    if now.leader != NO_LEADER and now.leader not in now.isr:
-        raise InvariantBroken("IS-02", f"{where}: {now.leader} leads, the ISR is {list(now.isr)}")
-    if _repeated(now.elr) or not set(now.elr) <= set(now.replicas) - set(now.isr):
-        raise InvariantBroken(
-            "EL-02",
-            f"{where}: {list(now.elr)} are eligible, the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}",
-        )
-
-
-def _check_reassignment(where: str, now: PartitionRegistration) -> None:
-    if not {*now.adding, *now.removing} <= set(now.replicas):
-        raise InvariantBroken(
-            "RA-04",
-            f"{where}: {list(now.adding)} are added and {list(now.removing)} removed; the replicas are "
-            f"{list(now.replicas)}",
-        )
-    if now.directories and len(now.directories) != len(now.replicas):
-        raise InvariantBroken(
-            "RA-04", f"{where}: {len(now.directories)} directories for the replicas {list(now.replicas)}"
-        )
-
-
-def _check_election(where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
-    """Without a leader nobody joins the ISR, so who becomes the leader has everything, or may lack records."""
-    if before.leader != NO_LEADER or now.leader == NO_LEADER or now.recovery_state == RECOVERING:
-        return
-    known = (*before.isr, *before.elr)
-    if now.leader not in known:
-        raise InvariantBroken("IS-02", f"{where}: {now.leader} is elected, and was neither in ISR nor in ELR, {known}")
+def require(where: str, breaches: Iterable[Breach]) -> None:
+    """Raise InvariantBroken for the first breach; `where` is the topic-partition, and the place in the log."""
+    for law, what in breaches:
+        raise InvariantBroken(law, f"{where}: {what}")
 
 
 def fenced_by(record: Message) -> int | None:
@@ -248,7 +183,3 @@ def fenced_by(record: Message) -> int | None:
     if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
         return record.broker_id
     return record.id if isinstance(record, FenceBrokerRecord) else None
-
-
-def _repeated(members: Sequence[int]) -> bool:
-    return len(set(members)) != len(members)

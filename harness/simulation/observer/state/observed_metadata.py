@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from squall.harness.simulation.observer.state.batch_laws import BatchLaws
-from squall.harness.simulation.observer.state.metadata_laws import MetadataLaws, fenced_by, leaves_for_good
+from squall.harness.simulation.observer.state.metadata_laws import MetadataLaws, fenced_by
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
@@ -31,6 +31,7 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 from squall.nodes.raft.voters import KRAFT_VOTERS, VoterSet, read_voters_record
+from squall.results.checkers.replicas.metadata_laws import leaves_for_good
 
 
 @dataclass(frozen=True, slots=True)

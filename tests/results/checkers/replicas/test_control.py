@@ -13,12 +13,11 @@ from squall.results.checkers.replicas.control import (
     NOT_TRACED,
     TORN_LINE,
     WITHOUT_TRACE,
-    MetadataRecord,
     TraceEvent,
     judge_control,
-    replayed,
 )
 from squall.results.checkers.replicas.facts import Findings
+from squall.results.checkers.replicas.metadata import MetadataRecord, replayed
 from squall.results.checkers.replicas.tables import control_in, control_table
 from squall.results.synthetic.forge_replicas import CONTROL_NEAR_MISSES, ControlPlane, healthy_control, host
 

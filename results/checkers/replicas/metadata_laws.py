@@ -1,0 +1,195 @@
+"""What must hold of every committed change of a topic-partition, whatever the controller decides.
+
+The controller's decisions are many, and what follows from them is judged elsewhere, often long after. These laws need
+no knowledge of why it decides so. The first group compares a topic-partition before and after one record:
+
+* IS-02  the ISR is a part of the replicas. A topic-partition without a leader gets one of its ISR or ELR, unless the
+         record says that records may be lost
+* EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
+         that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
+* RA-04  replicas are named once. Adding and removing ones are replicas. One may be both: it was added, and the next
+         reassignment leaves it out again. There is a directory for each replica
+* RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
+         and then only those that it had added
+
+The second group compares it before and after a batch, which holds an event, such as a broker that is fenced, and all
+that follows from it:
+
+* EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
+         the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
+         the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
+         the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
+         has everything, active or not
+* RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
+         that it adds: cancelling restores them
+
+Legal: a leader that still recovers and is elected again (seed 970230).
+
+Both who replays a run's metadata logs (`decisions.py`) and the observer of simulations call them, each with its own
+image of a topic-partition. Every function yields the breaches it finds, the gravest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from squall.results.checkers.replicas.metadata import NO_LEADER, RECOVERING
+
+Members = tuple[int, ...]
+
+
+class Breach(NamedTuple):
+    """A broken law: the requirement's id, and what breaks it."""
+
+    law: str
+    what: str
+
+
+class TopicPartitionState(Protocol):
+    """What the laws know of a topic-partition at one place in the metadata log."""
+
+    @property
+    def replicas(self) -> Members: ...
+
+    @property
+    def isr(self) -> Members: ...
+
+    @property
+    def leader(self) -> int: ...
+
+    @property
+    def adding(self) -> Members: ...
+
+    @property
+    def removing(self) -> Members: ...
+
+    @property
+    def elr(self) -> Members: ...
+
+    @property
+    def last_known_elr(self) -> Members: ...
+
+    @property
+    def recovery_state(self) -> int: ...
+
+
+# -- by record -------------------------------------------------------------------------------------------------
+
+
+def leaves_for_good(before: TopicPartitionState, now: TopicPartitionState) -> list[int]:
+    """Return the replicas that a completed reassignment takes away; none if one is cancelled."""
+    leaving = [one for one in before.replicas if one not in now.replicas]
+    return [] if all(one in before.adding for one in leaving) else leaving
+
+
+def leaving_replicas(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
+    """RA-05."""
+    leaving = leaves_for_good(before, now)
+    behind = [one for one in now.replicas if one not in now.isr]
+    if leaving and behind:
+        yield Breach(
+            "RA-05",
+            f"replicas {leaving} leave, but {behind} of {list(now.replicas)} are not in the ISR {list(now.isr)}",
+        )
+
+
+def members(now: TopicPartitionState) -> Iterator[Breach]:
+    """RA-04, IS-02, EL-02: who may be what."""
+    if not now.replicas or repeated(now.replicas):
+        yield Breach("RA-04", f"the replicas are {list(now.replicas)}")
+    if repeated(now.isr) or not set(now.isr) <= set(now.replicas):
+        yield Breach("IS-02", f"the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}")
+    if now.leader != NO_LEADER and now.leader not in now.isr:
+        yield Breach("IS-02", f"{now.leader} leads, the ISR is {list(now.isr)}")
+    if repeated(now.elr) or not set(now.elr) <= set(now.replicas) - set(now.isr):
+        yield Breach(
+            "EL-02",
+            f"{list(now.elr)} are eligible, the ISR is {list(now.isr)}, the replicas are {list(now.replicas)}",
+        )
+
+
+def reassignment(now: TopicPartitionState, directories: int) -> Iterator[Breach]:
+    """RA-04; `directories` is their number, 0 if none are named."""
+    if not {*now.adding, *now.removing} <= set(now.replicas):
+        yield Breach(
+            "RA-04",
+            f"{list(now.adding)} are added and {list(now.removing)} removed; the replicas are {list(now.replicas)}",
+        )
+    if directories and directories != len(now.replicas):
+        yield Breach("RA-04", f"{directories} directories for the replicas {list(now.replicas)}")
+
+
+def election(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
+    """IS-02. Without a leader nobody joins the ISR, so who becomes the leader has everything, or may lack records."""
+    if before.leader != NO_LEADER or now.leader == NO_LEADER or now.recovery_state == RECOVERING:
+        return
+    known = (*before.isr, *before.elr)
+    if now.leader not in known:
+        yield Breach("IS-02", f"{now.leader} is elected, and was neither in ISR nor in ELR, {known}")
+
+
+def eligible(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
+    """EL-02: who is eligible, where eligible leader replicas are on."""
+    had_all = (*before.isr, *before.elr)
+    strangers = [one for one in now.elr if one not in had_all]
+    if strangers:
+        yield Breach("EL-02", f"{strangers} are eligible, and were neither in ISR nor in ELR, {list(had_all)}")
+    kept = (*now.isr, *now.elr, *now.last_known_elr)
+    forgotten = [one for one in had_all if one in now.replicas and one not in kept]
+    if now.elr and forgotten:
+        yield Breach(
+            "EL-02",
+            f"{forgotten} were in ISR or ELR, {list(had_all)}; now the ISR is {list(now.isr)}, the ELR {list(now.elr)}",
+        )
+
+
+def repeated(names: Sequence[int]) -> bool:
+    """Return whether one is named twice."""
+    return len(set(names)) != len(names)
+
+
+# -- by batch --------------------------------------------------------------------------------------------------
+
+
+def originals(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
+    """RA-08."""
+    if not now.adding and not now.removing:
+        return
+    began, begin = set(before.replicas) - set(before.adding), set(now.replicas) - set(now.adding)
+    if began != begin:
+        yield Breach(
+            "RA-08",
+            f"the reassignment began with replicas {sorted(began)}, and cancelling it would leave {sorted(begin)}",
+        )
+
+
+def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> Iterator[Breach]:
+    """EL-04; `active` are the brokers that may lead after the batch."""
+    if now.leader == NO_LEADER:
+        idle = [one for one in now.isr or now.elr if one in active]
+        if idle:
+            yield Breach("EL-04", f"has no leader, although {idle} are active and have everything")
+        return
+    if now.leader == before.leader:
+        return
+    if now.recovery_state == RECOVERING and before.recovery_state != RECOVERING:
+        passed_over = [one for one in before.isr if one in active and one in now.replicas]
+        if passed_over:
+            yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {passed_over} were in sync")
+        return
+    stays = before.leader in active and before.leader in now.isr
+    if stays and now.leader != now.replicas[0]:
+        yield Breach("EL-04", f"{now.leader} takes the place of leader {before.leader}, which is active and in sync")
+    first = next((one for one in now.replicas if one in now.isr and one in active), now.leader)
+    if not stays and now.leader != first:
+        yield Breach("EL-04", f"{now.leader} is elected, although {first} comes before it in {list(now.replicas)}")
+
+
+def nobody_left(before: TopicPartitionState, now: TopicPartitionState, ended: Collection[int]) -> Iterator[Breach]:
+    """EL-04, where the settings allow no unclean elections; `ended` are brokers that may have lost records."""
+    if now.leader in (NO_LEADER, before.leader) or now.recovery_state != RECOVERING:
+        return
+    left = [one for one in (*before.isr, *before.elr) if one in now.replicas and one not in ended]
+    if left and before.recovery_state != RECOVERING:
+        yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {left} have everything")
