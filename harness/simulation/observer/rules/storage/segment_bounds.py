@@ -32,6 +32,8 @@ class _Looked:
     """The last segment when these settings were first seen: it and those before it may be of other ones."""
     base: int
     size: int
+    incarnation: int
+    """Of the process: the next one may begin with a shorter log (seed 999857)."""
 
 
 class SegmentBounds(Rule):
@@ -56,10 +58,11 @@ class SegmentBounds(Rule):
             file = disk.open(path)
             size = file.size()
             if known is None or known.config != log.config:
-                self._looked[place] = _Looked(log.config, base, base, size)
+                self._looked[place] = _Looked(log.config, base, base, size, turn.process.incarnation)
                 return
-            seen = known.size if known.base == base and known.size <= size else 0
-            known.base, known.size = base, size
+            same_file = (known.base, known.incarnation) == (base, turn.process.incarnation)
+            seen = known.size if same_file and known.size <= size else 0
+            known.base, known.size, known.incarnation = base, size, turn.process.incarnation
             if base > known.not_judged and size:
                 where = f"{replica.topic}-{replica.partition} of {turn.process.name}"
                 _check(where, log.config, base, size, file.read(0, HEADER_SIZE), file.read(seen, size - seen))

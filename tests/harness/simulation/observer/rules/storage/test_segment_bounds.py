@@ -31,7 +31,7 @@ class Host:
             directory="t-0", active_base_offset=0, config=LogConfig(segment_bytes=2 * SIZE, segment_ms=500)
         )
         self.replica = SimpleNamespace(topic="t", topic_id=b"id", partition=0, log=self.log)
-        self.process: Any = SimpleNamespace(name="b1", disk=self.disk)
+        self.process: Any = SimpleNamespace(name="b1", disk=self.disk, incarnation=1)
         self.appends(0)
         self.begins(1)
 
@@ -98,5 +98,19 @@ def test_a_log_that_was_cut_is_looked_at_anew() -> None:
     host.appends(1_000, 1_200)
     host.disk.open("t-0/00000000000000000001.log").truncate(SIZE)
     host.rule.replica_touched(host.turn(cut=2))
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* 1000 and 1600"):
+        host.appends(1_600)
+
+
+def test_a_process_that_begins_with_a_shorter_log_is_looked_at_anew() -> None:
+    """Seed 999857 of worlds: a power loss took the end of the log, and larger batches came in its place."""
+    host = Host()
+    host.log.config = replace(host.log.config, segment_bytes=20 * SIZE)
+    host.appends()
+    host.begins(5)
+    host.appends(1_000, 1_001)
+    host.disk.open("t-0/00000000000000000005.log").truncate(SIZE)
+    host.process.incarnation += 1
+    host.appends(1_002, value=bytes(2 * SIZE))
     with pytest.raises(InvariantBroken, match=r"^DP-18: .* 1000 and 1600"):
         host.appends(1_600)
