@@ -5,7 +5,6 @@ topic-partition are in `metadata_laws.py`. These need more of the cluster than t
 
 * IS-02  a new topic-partition begins with active members, and with a leader
 * IS-09  without eligible leader replicas the ISR is never empty
-* EL-02  with as many in sync as min ISR requires, none is eligible or last known
 * EL-03  where min ISR changes while replicas may be eligible, every topic-partition concerned gets another partition
          epoch: its leader may still have the old min ISR, and the controller must refuse its changes
 * EL-05  a broker that a batch unregisters is in no ISR and no ELR after that batch, unless it is the last that has
@@ -254,6 +253,7 @@ class Decision:
             yield from self._new(now)
             return
         yield from laws.leaving_replicas(before, now)
+        yield from laws.ended_reassignment(before, now)
         yield from self._coming(before, now)
         yield from laws.election(before, now)
         if (now.isr, now.elr) != (before.isr, before.elr):
@@ -299,15 +299,8 @@ class Decision:
         if self._cluster.setting(now.topic, UNCLEAN_ELECTIONS) == "false":
             yield from laws.nobody_left(before, now, self._registered | self._unregistered)
         min_isr = self._cluster.setting(now.topic, MIN_ISR)
-        if not self._cluster.keeps_eligible_leaders or min_isr is None:
-            return
-        changed = (now.isr, now.elr) != (before.isr, before.elr)
-        if changed and len(now.isr) >= min(int(min_isr), len(now.replicas)) and (now.elr or now.last_known_elr):
-            yield Breach(
-                "EL-02",
-                f"the ISR {list(now.isr)} is as large as min ISR, {min_isr}, requires, and {list(now.elr)} are "
-                f"eligible, {list(now.last_known_elr)} last known",
-            )
+        if self._cluster.keeps_eligible_leaders and min_isr is not None:
+            yield from laws.kept_by_min_isr(before, now, int(min_isr), self._registered | self._unregistered)
 
     def _without_another_epoch(self) -> Iterator[Found]:
         """EL-03."""

@@ -10,11 +10,14 @@ no knowledge of why it decides so. The first group compares a topic-partition be
 * RA-04  replicas are named once. Adding and removing ones are replicas. One may be both: it was added, and the next
          reassignment leaves it out again. There is a directory for each replica
 * RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
-         and then only those that it had added
+         and then only those that it had added. A reassignment is over when all that it added are in the ISR, or are
+         no replicas again
 
 The second group compares it before and after a batch, which holds an event, such as a broker that is fenced, and all
 that follows from it:
 
+* EL-02  with as many in sync as min ISR requires, none is eligible or last known. With fewer, whoever was in ISR or ELR
+         is in one of them or a last known one, or no replica any more, unless an election has lost records
 * EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
@@ -94,6 +97,15 @@ def leaving_replicas(before: TopicPartitionState, now: TopicPartitionState) -> I
         )
 
 
+def ended_reassignment(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
+    """RA-05, of a reassignment that only adds replicas as well."""
+    if now.adding or now.removing:
+        return
+    behind = [one for one in before.adding if one in now.replicas and one not in now.isr]
+    if behind:
+        yield Breach("RA-05", f"the reassignment is over, but the added {behind} are not in the ISR {list(now.isr)}")
+
+
 def members(now: TopicPartitionState) -> Iterator[Breach]:
     """RA-04, IS-02, EL-02: who may be what."""
     if not now.replicas or repeated(now.replicas):
@@ -149,6 +161,11 @@ def repeated(names: Sequence[int]) -> bool:
     return len(set(names)) != len(names)
 
 
+def are_enough(now: TopicPartitionState, min_isr: int) -> bool:
+    """Return whether as many replicas are in sync as min ISR requires."""
+    return len(now.isr) >= min(min_isr, len(now.replicas))
+
+
 # -- by batch --------------------------------------------------------------------------------------------------
 
 
@@ -161,6 +178,30 @@ def originals(before: TopicPartitionState, now: TopicPartitionState) -> Iterator
         yield Breach(
             "RA-08",
             f"the reassignment began with replicas {sorted(began)}, and cancelling it would leave {sorted(begin)}",
+        )
+
+
+def kept_by_min_isr(
+    before: TopicPartitionState, now: TopicPartitionState, min_isr: int, ended: Collection[int]
+) -> Iterator[Breach]:
+    """EL-02, where eligible leader replicas are on; `ended` are brokers that may have lost records."""
+    if are_enough(now, min_isr):
+        if (now.isr, now.elr) != (before.isr, before.elr) and (now.elr or now.last_known_elr):
+            yield Breach(
+                "EL-02",
+                f"the ISR {list(now.isr)} is as large as min ISR, {min_isr}, requires, and {list(now.elr)} are "
+                f"eligible, {list(now.last_known_elr)} last known",
+            )
+        return
+    if now.recovery_state == RECOVERING:
+        return
+    kept = (*now.isr, *now.elr, *now.last_known_elr, *ended)
+    forgotten = [one for one in (*before.isr, *before.elr) if one in now.replicas and one not in kept]
+    if forgotten:
+        yield Breach(
+            "EL-02",
+            f"{forgotten} were in ISR or ELR, and are not any more; the ISR is {list(now.isr)}, the ELR "
+            f"{list(now.elr)}, min ISR {min_isr}",
         )
 
 

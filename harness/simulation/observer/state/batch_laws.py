@@ -2,10 +2,9 @@
 
 A batch holds an event, such as a broker that is fenced, and all that follows from it. So these laws compare the image
 before a batch with the image after it; `metadata_laws.py` has those of single records. They judge a decision at once,
-where its consequences may need further faults to show. EL-04 and RA-08 are those that runs on hosts are held to as well
-(`results/checkers/replicas/metadata_laws.py`); these need more of the image than one topic-partition:
+where its consequences may need further faults to show. EL-02, EL-04 and RA-08 are those that runs on hosts are held to
+as well (`results/checkers/replicas/metadata_laws.py`); this one needs more of the image than one topic-partition:
 
-* EL-02  with as many in sync as min ISR requires, none is eligible or last known
 * EL-03  where min ISR changes while replicas may be eligible, every topic-partition concerned gets another partition
          epoch: its leader may still have the old min ISR, and the controller must refuse its changes
 
@@ -76,7 +75,9 @@ class BatchLaws:
             require(where, laws.leader(before, now, active))
             if not self._may_lose(topic):
                 require(where, laws.nobody_left(before, now, ended))
-            self._check_enough_in_sync(where, topic, before, now)
+            min_isr = self._image.topic_settings(topic.name).get(MIN_ISR)
+            if self._image.keeps_eligible_leaders and min_isr is not None:
+                require(where, laws.kept_by_min_isr(before, now, int(min_isr), ended))
 
     def _may_lose(self, topic: Topic) -> bool:
         """Return whether the settings allow elections of replicas that may lack records."""
@@ -98,18 +99,3 @@ class BatchLaws:
                     f"the batch that ends at offset {offset} changes {topic.name}'s min ISR from {value} to {now}, and "
                     f"leaves the partition epochs of {left} as they were",
                 )
-
-    def _check_enough_in_sync(
-        self, where: str, topic: Topic, before: PartitionRegistration, now: PartitionRegistration
-    ) -> None:
-        min_isr = self._image.topic_settings(topic.name).get(MIN_ISR)
-        if not self._image.keeps_eligible_leaders or min_isr is None:
-            return
-        if (now.isr, now.elr) == (before.isr, before.elr) or len(now.isr) < min(int(min_isr), len(now.replicas)):
-            return
-        if now.elr or now.last_known_elr:
-            raise InvariantBroken(
-                "EL-02",
-                f"{where}: the ISR {list(now.isr)} is as large as min ISR, {min_isr}, requires, and {list(now.elr)} "
-                f"are eligible, {list(now.last_known_elr)} last known",
-            )

@@ -92,6 +92,7 @@ class MetadataLaws:
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
         if before is not None:
             require(where, laws.leaving_replicas(before, now))
+            require(where, laws.ended_reassignment(before, now))
             self._check_coming(where, before, now)
         require(where, laws.members(now))
         require(where, laws.reassignment(now, len(now.directories)))

@@ -136,6 +136,22 @@ LEGAL: dict[str, History] = {
         change(isr=(1, 2, 3, 4)),
         change(leader=2, isr=(2, 3, 4), replicas=(2, 3, 4), adding=(), removing=(), directories=3),
     ),
+    "a reassignment that only adds replicas": History().changes(
+        change(replicas=(1, 2, 3, 4), adding=(4,), directories=4), change(isr=(1, 2, 3, 4), adding=())
+    ),
+    "eligible leaders are forgotten as min ISR changes, since enough are in sync": History(eligible=True)
+    .batch(min_isr(3))
+    .batch(fenced(3), change(isr=(1, 2), eligible=(3,)))
+    .batch(min_isr(2), change(eligible=())),
+    "an eligible leader restarts and is last known": History(eligible=True)
+    .batch(min_isr(3))
+    .batch(fenced(3), change(isr=(1, 2), eligible=(3,)))
+    .batch(("broker", RecordFacts(broker=3, number=10, fenced=True)), change(eligible=())),
+    "an election that lost records, after which nobody is eligible": History(eligible=True)
+    .batch(min_isr(3))
+    .batch(fenced(2), fenced(3), change(isr=(1,), eligible=(2, 3)))
+    .batch(fenced(1), change(leader=-1, isr=(), eligible=(1, 2, 3)))
+    .batch(unfenced(2), change(leader=2, isr=(2,), eligible=(), recovery=RECOVERING)),
     "a cancelled reassignment": History().changes(
         change(replicas=(1, 2, 3, 4), adding=(4,), removing=(1,), directories=4),
         change(replicas=(1, 2, 3), adding=(), removing=(), directories=3),
@@ -183,6 +199,10 @@ BREACHES: dict[str, tuple[str, History]] = {
             change(leader=2, isr=(2, 3), replicas=(2, 3, 4), adding=(), removing=(), directories=3),
         ),
     ),
+    "a reassignment that only adds replicas is over before they are in sync": (
+        "RA-05",
+        History().changes(change(replicas=(1, 2, 3, 4), adding=(4,), directories=4), change(adding=())),
+    ),
     "a second reassignment forgets with which replicas the first began": (
         "RA-08",
         History().changes(
@@ -209,6 +229,18 @@ BREACHES: dict[str, tuple[str, History]] = {
         History(eligible=True)
         .batch(fenced(2), change(isr=(1, 3), eligible=(2,)))
         .batch(fenced(3), change(isr=(1,), eligible=(3,))),
+    ),
+    "eligible leaders are forgotten as min ISR changes, although nobody is in sync": (
+        "EL-02",
+        History(eligible=True)
+        .batch(min_isr(1))
+        .batch(fenced(2), fenced(3), change(isr=(1,)))
+        .batch(fenced(1), change(leader=-1, isr=(), eligible=(1,)))
+        .batch(min_isr(2), change(eligible=())),
+    ),
+    "the ISR shrinks below min ISR, and nobody is eligible": (
+        "EL-02",
+        History(eligible=True).batch(min_isr(2)).changes(change(isr=(1,))),
     ),
     "a stranger is eligible": (
         "EL-02",
