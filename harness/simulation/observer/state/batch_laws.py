@@ -75,9 +75,9 @@ class BatchLaws:
             require(where, laws.leader(before, now, active))
             if not self._may_lose(topic):
                 require(where, laws.nobody_left(before, now, ended))
-            min_isr = self._image.topic_settings(topic.name).get(MIN_ISR)
-            if self._image.keeps_eligible_leaders and min_isr is not None:
-                require(where, laws.kept_by_min_isr(before, now, int(min_isr), ended))
+            required = self._image.topic_settings(topic.name).get(MIN_ISR)
+            if self._image.keeps_eligible_leaders and required is not None:
+                require(where, laws.kept_by_min_isr(before, now, int(required), ended))
 
     def _may_lose(self, topic: Topic) -> bool:
         """Return whether the settings allow elections of replicas that may lack records."""
