@@ -10,6 +10,7 @@ from squall.harness.simulation.observer.rules.applied_settings import AppliedSet
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
+from squall.harness.simulation.observer.rules.brokers.stopped_brokers import StoppedBrokers
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
@@ -50,6 +51,7 @@ from squall.harness.simulation.observer.rules.plausible_messages import Plausibl
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
+from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -73,6 +75,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
+    GivenUpElections,
     QuorumMemory,
     DurableRecords,
     DurableClaims,
@@ -87,6 +90,7 @@ RULES: tuple[type[Rule], ...] = (
     AppliedMetadata,
     AppliedSettings,
     ControlledShutdown,
+    StoppedBrokers,
     SilentBrokers,
     ZooKeeperControllers,
     ClosedSessions,

@@ -11,7 +11,7 @@ topic-partition are in `metadata_laws.py`. These need more of the cluster than t
          everything and there are no eligible leader replicas
 * CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop. Exempt are the members that
          an empty ISR gets back as eligible leader replicas are switched off: these are offline (EL-06)
-* FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
+* FD-02  a broker that a batch fences leads nothing after that batch (KIP-631), and was not fenced before
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
          the same name at once
 
@@ -212,13 +212,16 @@ class Decision:
                     yield _place(key, now), breach
 
     def _stated(self, record: MetadataRecord) -> Iterator[Breach]:
-        """MD-08."""
+        """MD-08, and FD-02 of a record."""
         facts, cluster = _facts(record), self._cluster
         match record.what:
             case "broker" if facts.number != record.offset:
                 yield Breach(
                     "MD-08", f"broker {facts.broker} is registered at offset {record.offset} with epoch {facts.number}"
                 )
+            case "broker_changed" if facts.fenced and facts.broker in cluster.brokers:
+                if cluster.brokers[facts.broker].fenced:
+                    yield Breach("FD-02", f"broker {facts.broker} is fenced, and was before")
             case "producer_ids" if facts.number <= cluster.producer_ids:
                 yield Breach(
                     "MD-08",
@@ -300,7 +303,8 @@ class Decision:
             yield from laws.nobody_left(before, now, self._registered | self._unregistered)
         min_isr = self._cluster.setting(now.topic, MIN_ISR)
         if self._cluster.keeps_eligible_leaders and min_isr is not None:
-            yield from laws.kept_by_min_isr(before, now, int(min_isr), self._registered | self._unregistered)
+            ended, is_set = self._registered | self._unregistered, now.topic in self._min_isr
+            yield from laws.kept_by_min_isr(before, now, int(min_isr), ended, is_set=is_set)
 
     def _without_another_epoch(self) -> Iterator[Found]:
         """EL-03."""

@@ -17,7 +17,8 @@ The second group compares it before and after a batch, which holds an event, suc
 that follows from it:
 
 * EL-02  with as many in sync as min ISR requires, none is eligible or last known. With fewer, whoever was in ISR or ELR
-         is in one of them or a last known one, or no replica any more, unless an election has lost records
+         is in one of them or a last known one, or no replica any more, unless an election has lost records. Another
+         min ISR ends eligibility, but not where the ISR is empty
 * EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
@@ -182,9 +183,12 @@ def originals(before: TopicPartitionState, now: TopicPartitionState) -> Iterator
 
 
 def kept_by_min_isr(
-    before: TopicPartitionState, now: TopicPartitionState, min_isr: int, ended: Collection[int]
+    before: TopicPartitionState, now: TopicPartitionState, min_isr: int, ended: Collection[int], *, is_set: bool
 ) -> Iterator[Breach]:
-    """EL-02, where eligible leader replicas are on; `ended` are brokers that may have lost records."""
+    """EL-02, where eligible leader replicas are on.
+
+    `ended` are brokers that may have lost records; `is_set`: the batch sets min ISR.
+    """
     if are_enough(now, min_isr):
         if (now.isr, now.elr) != (before.isr, before.elr) and (now.elr or now.last_known_elr):
             yield Breach(
@@ -193,7 +197,7 @@ def kept_by_min_isr(
                 f"eligible, {list(now.last_known_elr)} last known",
             )
         return
-    if now.recovery_state == RECOVERING:
+    if now.recovery_state == RECOVERING or (is_set and now.isr):
         return
     kept = (*now.isr, *now.elr, *now.last_known_elr, *ended)
     forgotten = [one for one in (*before.isr, *before.elr) if one in now.replicas and one not in kept]

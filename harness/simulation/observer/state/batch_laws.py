@@ -77,7 +77,8 @@ class BatchLaws:
                 require(where, laws.nobody_left(before, now, ended))
             required = self._image.topic_settings(topic.name).get(MIN_ISR)
             if self._image.keeps_eligible_leaders and required is not None:
-                require(where, laws.kept_by_min_isr(before, now, int(required), ended))
+                is_set = topic_id in min_isr
+                require(where, laws.kept_by_min_isr(before, now, int(required), ended, is_set=is_set))
 
     def _may_lose(self, topic: Topic) -> bool:
         """Return whether the settings allow elections of replicas that may lack records."""

@@ -9,7 +9,7 @@ and these need more of it than one topic-partition:
 * CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
          them, and these are offline (EL-06)
-* FD-02  a broker that a batch fences leads nothing after that batch (KIP-631)
+* FD-02  a broker that a batch fences leads nothing after that batch (KIP-631), and was not fenced before
 * EL-05  a broker that a batch unregisters is in no ISR and no ELR after that batch, unless it is the last that has
          everything and there are no eligible leader replicas
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
@@ -75,6 +75,8 @@ class MetadataLaws:
         if isinstance(record, RegisterBrokerRecord) and record.fenced:
             self._fenced[record.broker_id] = offset
         elif (broker := fenced_by(record)) is not None:
+            if broker in image.brokers and image.brokers[broker].fenced:
+                raise InvariantBroken("FD-02", f"offset {offset}: broker {broker} is fenced, and was before")
             self._fenced[broker] = offset
         if isinstance(record, UnregisterBrokerRecord):
             self._unregistered[record.broker_id] = offset

@@ -143,6 +143,10 @@ LEGAL: dict[str, History] = {
     .batch(min_isr(3))
     .batch(fenced(3), change(isr=(1, 2), eligible=(3,)))
     .batch(min_isr(2), change(eligible=())),
+    "another min ISR ends eligibility, although too few are in sync": History(eligible=True)
+    .batch(min_isr(2))
+    .batch(fenced(2), fenced(3), change(isr=(1,), eligible=(2, 3)))
+    .batch(min_isr(3), change(eligible=())),
     "an eligible leader restarts and is last known": History(eligible=True)
     .batch(min_isr(3))
     .batch(fenced(3), change(isr=(1, 2), eligible=(3,)))
@@ -274,6 +278,10 @@ BREACHES: dict[str, tuple[str, History]] = {
     ),
     "a broker that is about to stop leads": ("CS-02", History().batch(stops(2)).changes(change(leader=2))),
     "a fenced broker goes on leading": ("FD-02", History().batch(fenced(1))),
+    "a fenced broker is fenced again": (
+        "FD-02",
+        History().batch(fenced(3), change(isr=(1, 2))).batch(fenced(3)),
+    ),
     "a topic-partition begins with a fenced broker": (
         "IS-02",
         History()

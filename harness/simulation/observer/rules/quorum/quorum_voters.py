@@ -10,6 +10,8 @@ Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction
 * in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
   a record of the leader's epoch;
 * when a leader says that voters were added or removed: the last record of voters in its log is committed;
+* when a leader says that a voter was added: when its record was written, the added node had fetched all that the
+  leader's log had held when the request arrived (KIP-853). With a voter that lacks the log, less can be committed;
 * in each turn that moves a replica: its voters are those of the last record of voters below its log's end; as a
   follower it votes and stands if it is among them, and does not once a record that removes it is committed.
 
@@ -28,7 +30,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
-from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterResponse
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.quorum_state import ReplicaKey
@@ -51,6 +53,10 @@ class QuorumVoters(Rule):
         """By node id, the high watermark to which it has moved in a turn that is not examined yet."""
         self._logged: dict[tuple[str, int], dict[int, Voters]] = {}
         """By host and incarnation, the voters by the offsets of their records, in the order of these."""
+        self._ends: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        """By host and incarnation of leaders, the log's end after each turn that moved it, and the time of that."""
+        self._fetched: dict[tuple[str, int], tuple[int, int, int]] = {}
+        """Likewise the last record that adds a voter: its offset, the voter, and up to where that had fetched then."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "high_watermark":
@@ -73,6 +79,19 @@ class QuorumVoters(Rule):
                 f"{process.name} says that the voters were changed; their record at offset {newest} is not committed, "
                 f"only what is below {committed}",
             )
+        if response.error_code == 0 and isinstance(request.body, AddRaftVoterRequest):
+            self._check_fetched(process, newest, request.body.voter_id, request.received_at)
+
+    def _check_fetched(self, process: SimProcess, newest: int, added: int, arrived: int) -> None:
+        place = (process.name, process.incarnation)
+        offset, voter, fetched = self._fetched.get(place, (-1, -1, -1))
+        needed = max((end for end, time in self._ends.get(place, ()) if time < arrived), default=0)
+        if (offset, voter) == (newest, added) and fetched < needed:
+            raise InvariantBroken(
+                "VOTERS",
+                f"{process.name} has added voter {added} at offset {offset}, which had fetched up to {fetched}; the "
+                f"log already ended at {needed} when it was asked to",
+            )
 
     def died(self, process: SimProcess) -> None:
         self._committed.clear()
@@ -92,6 +111,8 @@ class QuorumVoters(Rule):
                 self._check_change(turn, offset, voters, *next(reversed(logged.items())), committed)
             logged[offset] = voters
         self._check_counted(turn, logged)
+        if isinstance(turn.node.raft.role, Leader):
+            self._ends.setdefault(place, []).append((turn.now[0], turn.process.now))
 
     def _check_change(
         self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters, moved_to: int
@@ -112,6 +133,10 @@ class QuorumVoters(Rule):
                 f"{turn.process.name} leads quorum epoch {role.epoch} and writes the voters {sorted(voters)} at offset "
                 f"{offset}, {wrong}",
             )
+        for added in voters - before:
+            progress = role.others.get(added)
+            fetched = offset if progress is None else progress.end_offset
+            self._fetched[turn.process.name, turn.process.incarnation] = offset, added, fetched
 
     def _check_counted(self, turn: QuorumTurn, logged: dict[int, Voters]) -> None:
         counted = frozenset(turn.node.raft.voters.ids)

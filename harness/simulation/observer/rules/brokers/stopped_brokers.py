@@ -1,0 +1,86 @@
+"""CS-04: a broker that has asked to stop does so once the controller lets it, not before.
+
+While it waits, its leaderships move to others. A broker that stops meanwhile leaves topic-partitions without a leader
+until its session is over, as if it had been killed. It stops
+
+* by leave: a controller has told this broker epoch to shut down, in answer to a heartbeat;
+* without leave: `controlled.shutdown.timeout.ms` is over since it asked, or a controller has told this epoch that it
+  is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
+
+Asserted when the broker begins to close. Legal: a broker that never asked, since it led nothing, or because its
+settings say so. Clusters without a quorum ask by another request (ZK-08).
+
+Source: CS-01, CS-04; KIP-631.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+
+_GONE: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+Epoch = tuple[int, int]
+"""A broker's id and epoch."""
+
+
+class StoppedBrokers(Rule):
+    """See the module."""
+
+    events = ("broker_stopping", "broker_shuts_down")
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._let_go: set[Epoch] = set()
+        self._gone: set[Epoch] = set()
+        """What controllers have told: who may shut down, and who is not registered with that epoch any more."""
+        self._asked_at: dict[Epoch, int] = {}
+        self._stops: list[tuple[str, Epoch, bool]] = []
+        """The events of a turn that is not examined yet: name, broker, and whether it has leave."""
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        asked, told = request.body, None if request.answer is None else request.answer.response
+        if not isinstance(asked, BrokerHeartbeatRequest) or not isinstance(told, BrokerHeartbeatResponse):
+            return
+        if told.error_code in _GONE:
+            self._gone.add((asked.broker_id, asked.broker_epoch))
+        elif told.should_shut_down and not told.error_code:
+            self._let_go.add((asked.broker_id, asked.broker_epoch))
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        broker = int(fields["broker"]), int(fields["epoch"])
+        self._stops.append((name, broker, bool(fields.get("granted"))))
+
+    def died(self, process: SimProcess) -> None:
+        self._stops.clear()
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        if not self._stops:
+            return
+        stops, self._stops = self._stops, []
+        with_quorum = node_of_quorum(node)
+        for name, broker, granted in stops if with_quorum is not None else ():
+            if name == "broker_stopping":
+                self._asked_at[broker] = process.now
+            elif broker in self._asked_at:
+                patience = node.config.controlled_shutdown_timeout_ms * 1000 // 2
+                self._check(broker, granted=granted, is_over=process.now >= self._asked_at[broker] + patience)
+
+    def _check(self, broker: Epoch, *, granted: bool, is_over: bool) -> None:
+        number, epoch = broker
+        if granted and broker not in self._let_go:
+            raise InvariantBroken("CS-04", f"broker {number} of epoch {epoch} stops as if by leave, and has none")
+        if not granted and not is_over and broker not in self._gone:
+            raise InvariantBroken(
+                "CS-04",
+                f"broker {number} of epoch {epoch} has asked to stop, and stops before it has leave. It is registered, "
+                "as far as it has been told, and its time to wait is not over",
+            )

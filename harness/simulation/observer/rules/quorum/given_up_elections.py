@@ -1,0 +1,71 @@
+"""ELECT: who stands for election gives up when it has lost, or when the time of that election is over, not before.
+
+A candidate that gives up too early costs time only, and stands again. With a voter down, every vote is needed: then
+nobody is elected for as long as one voter refuses. An election is lost once so many voters refuse that those left are
+no majority. The same holds for pre-votes (KIP-996).
+
+Source: QC-09, QC-10, KIP-595. Asserted in the turn in which a candidate begins to back off, or one that asks for
+pre-votes goes back to waiting for a leader. Legal: a later epoch, or a leader of this one; an election during which the
+voters changed; a return to the leader that was thought lost, since it may have been heard again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.raft.roles import Candidate, Prospective, Unattached
+
+
+class _Standing(NamedTuple):
+    """An election as it was after the last turn. Answers are added to the same `role` later."""
+
+    incarnation: int
+    role: Candidate | Prospective
+    ends_at: int
+    voters: tuple[int, ...]
+
+
+class GivenUpElections(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._standing: dict[str, _Standing] = {}
+
+    def died(self, process: SimProcess) -> None:
+        self._standing.pop(process.name, None)
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        with_quorum = node_of_quorum(node)
+        if with_quorum is None:
+            return
+        raft = with_quorum.raft
+        role = raft.role
+        stood = self._standing.pop(process.name, None) if self._standing else None
+        if stood is not None and stood.incarnation == process.incarnation and stood.voters == tuple(raft.voters.ids):
+            _check(process, stood, role)
+        if isinstance(role, Candidate | Prospective) and not (isinstance(role, Candidate) and role.backing_off):
+            voters = tuple(raft.voters.ids)
+            self._standing[process.name] = _Standing(process.incarnation, role, role.election_at, voters)
+
+
+def _check(process: SimProcess, stood: _Standing, now: object) -> None:
+    before, most = stood.role, len(stood.voters)
+    if isinstance(before, Candidate):
+        gave_up = now is before and before.backing_off
+    else:
+        gave_up = isinstance(now, Unattached) and now.epoch == before.epoch
+    if not gave_up or process.now >= stood.ends_at:
+        return
+    majority = most // 2 + 1
+    if most - before.rejected() >= majority:
+        raise InvariantBroken(
+            "ELECT",
+            f"{process.name} gives up an election in quorum epoch {before.epoch}, {stood.ends_at - process.now} us "
+            f"before its time is over. {before.rejected()} of {most} voters have refused; {majority} are a majority",
+        )
