@@ -35,7 +35,7 @@ from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionResponse,
     PartitionDataResponse,
 )
-from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
@@ -92,6 +92,23 @@ def votes_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(Elections, "_grants", grants)
+
+
+def gives_up_after_one_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who stands for election gives up after one refusal, however many votes it might still get."""
+    monkeypatch.setattr(Elections, "_is_lost", lambda self, role: role.rejected() > 0)
+
+
+def stops_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has asked to stop takes any answer for the news that it is not registered any more."""
+    hear = Lifecycle._hear_of_shutdown
+
+    def hears(self: Lifecycle, response: BrokerHeartbeatResponse) -> bool:
+        if not hear(self, response):
+            self._shut_down("its registration is gone")
+        return self.may_close
+
+    monkeypatch.setattr(Lifecycle, "_hear_of_shutdown", hears)
 
 
 def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from squall.harness.simulation.observer.rules.applied_settings import AppliedSet
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
+from squall.harness.simulation.observer.rules.brokers.stopped_brokers import StoppedBrokers
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
@@ -62,6 +63,7 @@ from squall.harness.simulation.observer.rules.plausible_messages import Plausibl
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
+from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -121,6 +123,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.votes_for_every_candidate,
         "split-vote-crash",
         "test_invariants::test_a_voter_may_repeat_its_vote_and_vote_otherwise_in_the_next_epoch",
+    ),
+    Proof(
+        GivenUpElections,
+        "ELECT",
+        defects.gives_up_after_one_refusal,
+        "worlds",
+        "test_given_up_elections::test_its_time_may_be_over",
+        seed=1,
     ),
     Proof(
         QuorumMemory,
@@ -226,6 +236,14 @@ PROOFS: tuple[Proof, ...] = (
         "shutdown-granted-early",
         "starved-shutdown",
         "test_invariants::test_a_stopping_broker_is_free_once_all_active_brokers_know_leaders",
+    ),
+    Proof(
+        StoppedBrokers,
+        "CS-04",
+        defects.stops_without_leave,
+        "worlds",
+        "test_stopped_brokers::test_a_broker_stops_by_leave",
+        seed=2,
     ),
     Proof(
         SilentBrokers,

@@ -195,6 +195,14 @@ def test_a_fenced_broker_leads_nothing_once_the_batch_is_over(
     Log().commit(change(isr=[2, 3], leader=2), record)
 
 
+@pytest.mark.parametrize("record", [fenced(1), FenceBrokerRecord(id=1, epoch=0)], ids=lambda one: type(one).__name__)
+def test_a_fenced_broker_is_not_fenced_again(record: BrokerRegistrationChangeRecord | FenceBrokerRecord) -> None:
+    log = Log()
+    log.commit(record, change(isr=[2, 3], leader=2))
+    with breaks("FD-02", "broker 1 is fenced, and was before"):
+        log.commit(record)
+
+
 def test_a_broker_that_registers_again_leads_nothing_once_the_batch_is_over() -> None:
     """Its new incarnation is fenced until its first heartbeat."""
     again = RegisterBrokerRecord(broker_id=1, broker_epoch=7, incarnation_id=bytes(15) + b"2", fenced=True)

@@ -6,7 +6,8 @@ no majority. The same holds for pre-votes (KIP-996).
 
 Source: QC-09, QC-10, KIP-595. Asserted in the turn in which a candidate begins to back off, or one that asks for
 pre-votes goes back to waiting for a leader. Legal: a later epoch, or a leader of this one; an election during which the
-voters changed; a return to the leader that was thought lost, since it may have been heard again.
+voters changed; a vote for another candidate of that epoch (seed 5 of worlds); a return to the leader that was thought
+lost, since it may have been heard again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _check(process: SimProcess, stood: _Standing, now: object) -> None:
     if isinstance(before, Candidate):
         gave_up = now is before and before.backing_off
     else:
-        gave_up = isinstance(now, Unattached) and now.epoch == before.epoch
+        gave_up = isinstance(now, Unattached) and (now.epoch, now.voted) == (before.epoch, before.voted)
     if not gave_up or process.now >= stood.ends_at:
         return
     majority = most // 2 + 1

@@ -28,7 +28,7 @@ from squall.nodes.protocol.messages.vote import (
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
-from squall.nodes.raft.roles import Candidate, Follower, Leader, Unattached
+from squall.nodes.raft.roles import Candidate, Follower, Leader, ReplicaProgress, Unattached
 from squall.nodes.raft.voters import VoterSet
 from tests.harness.simulation.observer.observed import sealed
 
@@ -216,6 +216,12 @@ class Written:
         self.rule.traced("voters", {"node": 1, "offset": offset, "voters": list(voters)})
         self.moves(*(counts or voters), cut=cut)
 
+    def moves_to(self, time: int, end: int) -> None:
+        """The log's end moves, at this time."""
+        self.quorum.processes[1].now = time
+        turn = self.quorum.turn(1, before=self.committed)
+        self.rule.quorum_moved(turn._replace(now=(end, *turn.now[1:])))
+
     def moves(self, *counts: int, cut: int | None = None) -> None:
         raft = self.quorum.nodes[1].raft
         raft.voters = VoterSet(tuple(Voter(one, "c", 9093) for one in counts))
@@ -270,9 +276,10 @@ def test_a_follower_takes_what_it_is_sent() -> None:
     written.writes(9, 2, 3)
 
 
-def says_changed(written: Written, committed: int, error: int = 0) -> None:
+def says_changed(written: Written, committed: int, error: int = 0, voter: int = -1, arrived: int = 0) -> None:
     """C1, which knows that all below `committed` is, answers somebody who adds a voter."""
-    request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 0, AddRaftVoterRequest(), "admin", "CONTROLLER", 5, 0)
+    asked = AddRaftVoterRequest(voter_id=voter)
+    request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 0, asked, "admin", "CONTROLLER", 5, arrived)
     request.answer = Answer(response=AddRaftVoterResponse(error_code=error))
     node = written.quorum.nodes[1]
     node.raft.high_watermark = committed
@@ -286,6 +293,31 @@ def test_who_says_that_voters_were_changed_has_committed_their_record() -> None:
     says_changed(written, 10, error=int(ErrorCode.REQUEST_TIMED_OUT))
     with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 says .* at offset 10 is not committed, .* below 10$"):
         says_changed(written, 10)
+
+
+def added(*, fetched: int | None, arrived: int = 5) -> None:
+    """C1, whose log ended at 9 at time 4 and at 10 at time 6, has added voter 3, which had fetched so much."""
+    written = Written(9)
+    for time, end in ((4, 9), (6, 10)):
+        written.moves_to(time, end)
+    written.quorum.processes[1].now = 8
+    if fetched is not None:
+        written.quorum.nodes[1].raft.role.others[3] = ReplicaProgress(fetched)
+    written.writes(10, 1, 2, 3)
+    says_changed(written, 11, voter=3, arrived=arrived)
+
+
+def test_a_voter_is_added_once_it_has_fetched_what_was_there_when_somebody_asked() -> None:
+    """KIP-853: 9 is what it needs. What it lacks of later records it fetches as a voter."""
+    added(fetched=9)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 has added voter 3 at offset 10, .* up to 8; .* at 9 when"):
+        added(fetched=8)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* up to -1"):
+        added(fetched=-1)
+
+
+def test_a_voter_that_was_asked_for_earlier_needs_less() -> None:
+    added(fetched=0, arrived=3)
 
 
 # -- votes that are refused ---------------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""CS-04 as the observer asserts it of brokers that stop: by leave, or after a time, or unregistered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.brokers.stopped_brokers import StoppedBrokers
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+
+ASKED, PATIENCE_MS = 1_000_000, 8_000
+
+
+class Broker:
+    """Broker 1 of epoch 7, which has asked to stop at second 1."""
+
+    def __init__(self, *, asks: bool = True) -> None:
+        self.rule = StoppedBrokers(None)  # type: ignore[arg-type]
+        self.node: Any = SimpleNamespace(config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS))
+        self.process: Any = SimpleNamespace(name="b1", now=ASKED)
+        if asks:
+            self.traces("broker_stopping")
+
+    def traces(self, name: str, *, now: int = ASKED, epoch: int = 7, **fields: bool) -> None:
+        self.rule.traced(name, {"broker": 1, "epoch": epoch, **fields})
+        self.process.now = now
+        self.rule.turned(self.process, self.node)
+
+    def is_told(self, *, epoch: int = 7, error: int = 0, leave: bool = False) -> Broker:
+        asked = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, want_shut_down=True)
+        request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, "node-1", "CONTROLLER", 5, 0)
+        request.answer = Answer(response=BrokerHeartbeatResponse(error_code=error, should_shut_down=leave))
+        self.rule.answered(self.process, self.node, request)
+        return self
+
+    def stops(self, *, granted: bool = False, after_ms: int = 10) -> None:
+        self.traces("broker_shuts_down", now=ASKED + after_ms * 1000, granted=granted)
+
+
+def test_a_broker_stops_by_leave() -> None:
+    Broker().is_told(leave=True).stops(granted=True)
+
+
+@pytest.mark.parametrize("told", [{}, {"leave": True, "epoch": 6}, {"leave": True, "error": 41}])
+def test_leave_that_nobody_gave_is_none(told: dict[str, Any]) -> None:
+    with pytest.raises(InvariantBroken, match=r"^CS-04: broker 1 of epoch 7 stops as if by leave, and has none"):
+        Broker().is_told(**told).stops(granted=True)
+
+
+@pytest.mark.parametrize("error", [0, ErrorCode.NOT_CONTROLLER])
+def test_a_broker_that_waits_does_not_stop(error: int) -> None:
+    with pytest.raises(InvariantBroken, match=r"^CS-04: broker 1 of epoch 7 has asked to stop, and stops before"):
+        Broker().is_told(error=error).stops()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
+def test_one_that_is_not_registered_any_more_need_not_wait(error: int) -> None:
+    Broker().is_told(error=error).stops()
+
+
+def test_its_patience_may_be_over() -> None:
+    Broker().stops(after_ms=PATIENCE_MS)
+
+
+def test_one_that_never_asked_needs_no_leave() -> None:
+    Broker(asks=False).stops()
+
+
+def test_what_was_traced_in_a_turn_in_which_the_process_died_is_forgotten() -> None:
+    broker = Broker()
+    broker.rule.traced("broker_shuts_down", {"broker": 1, "epoch": 7, "granted": False})
+    broker.rule.died(broker.process)
+    broker.rule.turned(broker.process, broker.node)
