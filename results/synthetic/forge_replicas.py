@@ -18,6 +18,7 @@ from squall.results.checkers.replicas.anomalies import (
     DAMAGED,
     DIVERGENCE,
     EPOCH_REGRESS,
+    ILLEGAL_DECISION,
     LACKS,
     LEADER_OUTSIDE_ISR,
     LOG_MATCHING,
@@ -27,7 +28,7 @@ from squall.results.checkers.replicas.anomalies import (
     TWO_VOTES,
 )
 from squall.results.checkers.replicas.control import NODE_STARTED, QuorumFacts, TraceEvent
-from squall.results.checkers.replicas.metadata import MetadataRecord
+from squall.results.checkers.replicas.metadata import MetadataRecord, RecordFacts
 from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Replica
 
 BROKERS: Final = (1, 2, 3)
@@ -334,12 +335,29 @@ def _changed_last(**fields: object) -> ControlChange:
     """One more committed change of the topic-partition."""
 
     def changed(plane: ControlPlane, dice: random.Random) -> ControlPlane:
+        record = MetadataRecord(offset=0, what="change", topic_id="id", partition=0, **fields)  # type: ignore[arg-type]
+        return _with_last(plane, record)
+
+    return changed
+
+
+def _with_last(plane: ControlPlane, record: MetadataRecord) -> ControlPlane:
+    """Append one committed record, which gets its offset here, to every metadata log."""
+    assert plane.quorum is not None
+    end = plane.quorum.committed
+    logs = tuple(extended(one, [int(one.batches.epoch[-1])], [77]) for one in plane.logs)
+    quorum = replace(plane.quorum, committed=end + 1)
+    return replace(plane, quorum=quorum, logs=logs, records=(*plane.records, replace(record, offset=end)))
+
+
+def _registered(behind: int) -> ControlChange:
+    """One more broker, with an epoch that is so much lower than the offset of its registration."""
+
+    def changed(plane: ControlPlane, dice: random.Random) -> ControlPlane:
         assert plane.quorum is not None
         end = plane.quorum.committed
-        record = MetadataRecord(offset=end, what="change", topic_id="id", partition=0, **fields)  # type: ignore[arg-type]
-        logs = tuple(extended(one, [int(one.batches.epoch[-1])], [77]) for one in plane.logs)
-        quorum = replace(plane.quorum, committed=end + 1)
-        return replace(plane, quorum=quorum, logs=logs, records=(*plane.records, record))
+        facts = RecordFacts(batch=end, broker=9, number=end - behind, fenced=True)
+        return _with_last(plane, MetadataRecord(offset=end, what="broker", topic_id="", facts=facts))
 
     return changed
 
@@ -365,6 +383,7 @@ CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
     "a broker takes up an ISR that was never committed": (METADATA_MISMATCH, _and_then(_isr_of(2, (2,), 0, 0))),
     "metadata names a leader outside the ISR": (LEADER_OUTSIDE_ISR, _changed_last(leader=3, isr=(1, 2))),
     "metadata drops the leader from the ISR": (LEADER_OUTSIDE_ISR, _changed_last(isr=())),
+    "a broker is registered with another epoch than the offset of that": (ILLEGAL_DECISION, _registered(1)),
     "the metadata high watermark falls while a node runs": (METADATA_REPLACED, _and_then(_watermark(101, 1))),
     "a node cuts committed metadata": (METADATA_REPLACED, _and_then(_event(102, "truncate", offset=2))),
     "committed metadata is another at a node that knew it": (
@@ -404,6 +423,7 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     "a node starts again and its high watermark begins anew": _started_again,
     "a voter lags with a tail that was never committed": _lagging_voter,
     "a topic made again begins with its first epoch": _and_then(_led(1, 0, "new-id"), _led(2, 1, "new-id")),
+    "a broker is registered with the offset of that as its epoch": _registered(0),
     "a topic-partition has no leader and an ISR": _changed_last(leader=-1, isr=(1,)),
     "a topic-partition has neither leader nor ISR": _changed_last(leader=-1, isr=()),
     "a replica outside the ISR leads and is the ISR": _changed_last(leader=3, isr=(3,)),

@@ -52,6 +52,7 @@ from squall.harness.simulation.observer.rules.producer_snapshots import Producer
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
+from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -76,6 +77,7 @@ RULES: tuple[type[Rule], ...] = (
     PlausibleMessages,
     QuorumVotes,
     GivenUpElections,
+    HandedOverQuorum,
     QuorumMemory,
     DurableRecords,
     DurableClaims,

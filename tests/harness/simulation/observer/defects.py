@@ -99,6 +99,20 @@ def gives_up_after_one_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Elections, "_is_lost", lambda self, role: role.rejected() > 0)
 
 
+def leaves_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum that stops resigns, and tells nobody."""
+
+    def close(self: RaftReplica, now: int) -> None:
+        if not self._closed:
+            self._closed = True
+            if self.is_leader:
+                self.resign(now)
+            self._core.log.flush()
+            self._core.log.close()
+
+    monkeypatch.setattr(RaftReplica, "close", close)
+
+
 def stops_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has asked to stop takes any answer for the news that it is not registered any more."""
     hear = Lifecycle._hear_of_shutdown

@@ -64,6 +64,7 @@ from squall.harness.simulation.observer.rules.producer_snapshots import Producer
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
+from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -131,6 +132,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_given_up_elections::test_its_time_may_be_over",
         seed=1,
+    ),
+    Proof(
+        HandedOverQuorum,
+        "QC-12",
+        defects.leaves_without_a_word,
+        "worlds",
+        "test_handed_over_quorum::test_a_leader_that_stops_has_told_all_others",
+        seed=4,
     ),
     Proof(
         QuorumMemory,

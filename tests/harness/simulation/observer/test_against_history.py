@@ -14,19 +14,26 @@ from squall.results.checkers.anomalies import ANOMALIES
 ROOT = Path(__file__).resolve().parents[4]
 OBSERVER = ROOT / "harness" / "simulation" / "observer"
 PAGE = ROOT / "docs" / "observer-and-history.md"
+LAWS = ROOT / "results" / "checkers" / "replicas" / "metadata_laws.py"
+"""Laws that the observer and the history's checks share."""
 INVARIANTS = ROOT / "docs" / "simulation.md"
 
 
+RAISED = ("InvariantBroken", "Breach")
+
+
 def names_in(source: str) -> Iterator[str]:
-    """The invariants whose breach this source raises: the first argument of each `InvariantBroken`."""
+    """The invariants whose breach this source raises: the first argument of each `InvariantBroken` or `Breach`."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "InvariantBroken":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RAISED:
             for part in ast.walk(node.args[0]):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value
 
 
-BROKEN = sorted({name for path in OBSERVER.rglob("*.py") for name in names_in(path.read_text(encoding="utf-8"))})
+BROKEN = sorted(
+    {name for path in (*OBSERVER.rglob("*.py"), LAWS) for name in names_in(path.read_text(encoding="utf-8"))}
+)
 ROWS = {
     cells[0]: cells[1:]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
