@@ -31,10 +31,14 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def seen_by(cluster: Cluster, broker: int) -> dict[int, tuple[int, set[int]]]:
+LOOK_MAX_S = 2
+"""A look at a broker while another one stops: the client may ask the one that stops, and wait for it."""
+
+
+def seen_by(cluster: Cluster, broker: int, timeout: float = ANSWER_MAX_S) -> dict[int, tuple[int, set[int]]]:
     """Leader and ISR of each topic-partition, as one broker says."""
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.ports[broker]}"} | QUIET)
-    found = admin.list_topics(TOPIC, timeout=ANSWER_MAX_S).topics[TOPIC].partitions
+    found = admin.list_topics(TOPIC, timeout=timeout).topics[TOPIC].partitions
     return {number: (one.leader, set(one.isrs)) for number, one in found.items()}
 
 
@@ -77,7 +81,10 @@ def test_leaders_move_before_the_process_ends_and_producers_hardly_notice(cluste
         node.signal(signal.SIGTERM)
         alive_without_leaderships = False
         while node.pid is not None:
-            view = seen_by(cluster, witness)
+            try:
+                view = seen_by(cluster, witness, LOOK_MAX_S)
+            except KafkaException:
+                continue
             moved = all(leader not in (broker, -1) for leader, _ in view.values())
             alive_without_leaderships |= moved and all(broker not in isr for _, isr in view.values())
         ended = time.monotonic()
