@@ -41,10 +41,9 @@ from squall.results.checkers.replicas.anomalies import (
 from squall.results.checkers.replicas.decisions import judge_decisions
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.logs import different_at, holes_of, mismatches
-from squall.results.checkers.replicas.metadata import MetadataRecord, States, replayed
+from squall.results.checkers.replicas.metadata import QUORUM, MetadataRecord, States, replayed
 from squall.results.checkers.replicas.replica import Replica
 
-QUORUM = "__cluster_metadata-0"
 LEADER = "leader"
 VOTE = "vote"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"

@@ -32,6 +32,7 @@ from squall.results.checkers.replicas.anomalies import ILLEGAL_DECISION
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.metadata import (
     NO_LEADER,
+    QUORUM,
     MetadataRecord,
     RecordFacts,
     State,
@@ -179,7 +180,6 @@ class Cluster:
 
 Found = tuple[str, Breach]
 """A place, and the law that is broken there."""
-METADATA: Final = "__cluster_metadata-0"
 
 
 class Decision:
@@ -198,7 +198,7 @@ class Decision:
     def follow(self, record: MetadataRecord) -> Iterator[Found]:
         """Replay one record, and yield what it breaks by itself."""
         for breach in self._stated(record):
-            yield METADATA, breach
+            yield QUORUM, breach
         key = (record.topic_id, record.partition)
         before = self._cluster.states.now.get(key) if record.what == "change" else None
         if record.what in ("partition", "change"):

@@ -12,10 +12,11 @@ from typing import Final
 
 import msgspec
 
+QUORUM: Final = "__cluster_metadata-0"
 NO_LEADER: Final = -1
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""How a leader was elected last: from those that have every record, or as one that may lack some (EL-04)."""
+"""Leader recovery states: the leader has every committed record, or was elected although it may lack some (EL-04)."""
 TopicPartitionId = tuple[str, int]
 Members = tuple[int, ...]
 

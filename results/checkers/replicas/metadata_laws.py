@@ -134,7 +134,7 @@ def reassignment(now: TopicPartitionState, directories: int) -> Iterator[Breach]
 
 
 def election(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[Breach]:
-    """IS-02. Without a leader nobody joins the ISR, so who becomes the leader has everything, or may lack records."""
+    """IS-02. Nobody joins the ISR while there is no leader, so the next one is of ISR or ELR, or may lack records."""
     if before.leader != NO_LEADER or now.leader == NO_LEADER or now.recovery_state == RECOVERING:
         return
     known = (*before.isr, *before.elr)
@@ -224,7 +224,7 @@ def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collec
             yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {passed_over} were in sync")
         return
     stays = before.leader in active and before.leader in now.isr
-    if stays and now.leader != now.replicas[0]:
+    if stays and now.replicas[:1] != (now.leader,):
         yield Breach("EL-04", f"{now.leader} takes the place of leader {before.leader}, which is active and in sync")
     first = next((one for one in now.replicas if one in now.isr and one in active), now.leader)
     if not stays and now.leader != first:

@@ -169,15 +169,19 @@ def test_the_metadata_log_tells_of_brokers_features_and_producer_ids(tmp_path: P
     ]
 
 
-def test_records_of_a_snapshot_are_in_no_batch_and_stand_before_the_log(tmp_path: Path) -> None:
-    """SN-01: they say how things stood, and are no decisions."""
-    log = log_of(tmp_path / "data", "__cluster_metadata-0")
+def metadata_from_offset_4(root: Path) -> None:
+    """A metadata log of six batches, which begins at offset 4 since a snapshot holds what was before."""
+    log = log_of(root, "__cluster_metadata-0")
     for level in range(6):
-        log.append_as_leader(
-            build_value_batch([encode_record(FeatureLevelRecord(name="f", feature_level=level))], 0), 1, 0
-        )
+        values = [encode_record(FeatureLevelRecord(name="f", feature_level=level))]
+        log.append_as_leader(build_value_batch(values, 0), 1, 0)
     log.advance_start(4)
     log.close()
+
+
+def test_records_of_a_snapshot_are_in_no_batch_and_stand_before_the_log(tmp_path: Path) -> None:
+    """SN-01: they say how things stood, and are no decisions."""
+    metadata_from_offset_4(tmp_path / "data")
     write_offsets(RealDisk(tmp_path / "data"), digest.LOG_STARTS, {("__cluster_metadata", 0): 4})
     snapshot = build_value_batch([encode_record(FeatureLevelRecord(name="f", feature_level=3))], 0)
     (tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000004-0000000001.checkpoint").write_bytes(snapshot)
@@ -194,13 +198,7 @@ def test_a_metadata_log_with_a_gap_is_not_described(
 ) -> None:
     """A segment that was removed while the log was read took records with it: who is in sync is not known."""
     monkeypatch.setattr(digest, "AGAIN_SECONDS", 0)
-    log = log_of(tmp_path / "data", "__cluster_metadata-0")
-    for level in range(6):
-        log.append_as_leader(
-            build_value_batch([encode_record(FeatureLevelRecord(name="f", feature_level=level))], 0), 1, 0
-        )
-    log.advance_start(4)
-    log.close()
+    metadata_from_offset_4(tmp_path / "data")
     directory = tmp_path / "data" / "__cluster_metadata-0"
     kept = min(directory.glob("*.log"))
     content = [bytes(batch) for header, batch in digest.batches_in(kept) if header.base_offset >= 4]

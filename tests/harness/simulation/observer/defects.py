@@ -100,7 +100,7 @@ def gives_up_after_one_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader of the quorum that stops resigns, and tells nobody."""
+    """A leader of the quorum that stops resigns, and sends no EndQuorumEpoch."""
 
     def close(self: RaftReplica, now: int) -> None:
         if not self._closed:

@@ -193,6 +193,7 @@ BREACHES: dict[str, tuple[str, History]] = {
         "IS-02",
         History().changes(change(isr=(1,))).batch(fenced(1), change(leader=-1)).changes(change(leader=2, isr=(2,))),
     ),
+    "no replica at all": ("RA-04", History().changes(change(leader=2, replicas=(), directories=0))),
     "a replica twice": ("RA-04", History().changes(change(replicas=(1, 2, 3, 3)))),
     "a replica to be added that is none": ("RA-04", History().changes(change(adding=(4,)))),
     "a directory too few": ("RA-04", History().changes(change(directories=2))),

@@ -41,7 +41,7 @@ class StoppedBrokers(Rule):
         super().__init__(cluster)
         self._let_go: set[Epoch] = set()
         self._gone: set[Epoch] = set()
-        """What controllers have told: who may shut down, and who is not registered with that epoch any more."""
+        """The brokers that a controller has allowed to shut down, and those that it has called no longer registered."""
         self._asked_at: dict[Epoch, int] = {}
         self._stops: list[tuple[str, Epoch, bool]] = []
         """The events of a turn that is not examined yet: name, broker, and whether it has leave."""

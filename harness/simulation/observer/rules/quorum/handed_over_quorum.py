@@ -1,7 +1,7 @@
-"""QC-12: a leader of the quorum that stops cleanly tells all other voters so with its last messages.
+"""QC-12: a leader of the quorum that stops cleanly sends EndQuorumEpoch to every other voter.
 
-Who is told stands for election at once, the first of the named successors first. Who is not told waits for its fetch
-timeout, and the cluster has no controller meanwhile. Nothing is lost by it, so nothing else shows it.
+A voter that receives it stands for election at once, the first of the named successors first. A voter that does not
+waits for its fetch timeout, and the cluster has no controller meanwhile. Nothing is lost, so no other rule sees it.
 
 Source: KIP-595, EndQuorumEpoch. Asserted when the process of a node that led until then has stopped: a request to each
 other voter is under way. Legal: a leader that has resigned in an earlier turn, and waits to repeat a request that

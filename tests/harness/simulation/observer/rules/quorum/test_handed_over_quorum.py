@@ -1,4 +1,4 @@
-"""QC-12 as the observer asserts it: a leader that stops cleanly has told every other voter."""
+"""QC-12 as the observer asserts it: a leader that stops cleanly sends EndQuorumEpoch to every other voter."""
 
 from __future__ import annotations
 
