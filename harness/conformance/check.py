@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from squall.harness.conformance import descriptions, offsets, placement, promptness, quorum, records, settings, topics
+from squall.harness.conformance import (
+    api_versions,
+    descriptions,
+    offsets,
+    placement,
+    promptness,
+    quorum,
+    records,
+    settings,
+    topics,
+)
 from squall.harness.conformance.client import ConformanceClient, expect
 from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, all_brokers
 
@@ -38,6 +48,7 @@ PARTS: tuple[Part, ...] = (
     offsets.epochs,
     offsets.deleted_records,
     placement.moved,
+    api_versions.announced,
 )
 
 

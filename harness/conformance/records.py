@@ -115,7 +115,10 @@ async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> Non
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
     ):
-        expect_error(address, name, (await _answer(client, address, request)).error_code, error)
+        answer = await _answer(client, address, request)
+        expect_error(address, name, answer.error_code, error)
+        told = (answer.base_offset, answer.log_append_time_ms)
+        expect(address, f"offset and time of {name}, which is not appended", told, (-1, -1))
     for other in topic.others_of(number):
         replica = next(one for one, at in topic.brokers.items() if at == other) in topic.partitions[number].replicas
         answer = await _answer(client, other, _produce(topic, number, batch))

@@ -96,6 +96,12 @@ class SnapshotGenerator:
             return self._paused_until
         return self._begun_at + self._config.interval if self._config.interval > 0 and self._has_news() else NEVER
 
+    def close(self) -> None:
+        """Discard an unfinished snapshot."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+
     def _is_due(self, now: int) -> bool:
         config = self._config
         enough = self._source.replayed_bytes - self._bytes_then >= config.bytes_between

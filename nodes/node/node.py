@@ -354,6 +354,7 @@ class Node(BaseNode):
             self.controller.close(self._control_time(now))
         if self.broker is not None:
             self.broker.close(now)
+        self.snapshot_generator.close()
         self.raft.close(self._control_time(now))
         self._ask_peers(now)
         self._closed = True

@@ -258,6 +258,7 @@ class RaftReplica:
             role = self.role
             assert isinstance(role, Resigned)
             self._elections.send_end_quorum_epoch(now, role)
+        self._fetcher.download.give_up()
         self._core.log.flush()
         self._core.log.close()
 

@@ -123,10 +123,11 @@ class SnapshotReceiver(_Part):
         """Verify the snapshot and put it in place. Raises CorruptFile; then it is deleted."""
         with on_disk(self._path, "sync"):
             self.file.sync()
+        self._close()  # it is opened again to be read
         try:
             self._snapshots.check_part(self.id)
         except CorruptFile:
-            self.abandon()
+            self._snapshots.remove_part(self.id)
             raise
         self._finished()
 

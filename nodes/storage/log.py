@@ -571,10 +571,9 @@ class Log:
         """Raise the log start as far as retention allows, and forget silent producers; return whether it moved."""
         self.producers.expire(now_ms, self.config.producer_expiration_ms)
         start = retention_start(self._segments.all, self.config, high_watermark=high_watermark, now_ms=now_ms)
-        if start <= self.start_offset:
-            return False
         if start == self.end_offset and self._segments.active.size:
             self._roll()
+            self._keeper.start_moved()  # also where a deletion or the leader had moved it before
         return self.advance_start(start)
 
     def drop_before_start(self) -> bool:

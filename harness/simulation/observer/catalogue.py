@@ -64,6 +64,7 @@ from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
+from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
@@ -131,6 +132,7 @@ RULES: tuple[type[Rule], ...] = (
     FinalLogs,
     IndexedLogs,
     RecoveredNames,
+    OpenFiles,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

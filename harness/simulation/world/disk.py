@@ -204,9 +204,10 @@ def _parent(path: str) -> str:
 class SimFile:
     """An open file; see `nodes.ports.File`."""
 
-    def __init__(self, disk: SimDisk, content: _Content) -> None:
+    def __init__(self, disk: SimDisk, content: _Content, path: str) -> None:
         self._disk = disk
         self._content = content
+        self.path = path
 
     def size(self) -> int:
         return len(self._content.data)
@@ -234,7 +235,7 @@ class SimFile:
             self._content.sync()
 
     def close(self) -> None:
-        return None
+        self._disk.close(self)
 
 
 class SimDisk:
@@ -262,6 +263,8 @@ class SimDisk:
         self._durable_names = _Names()
         self._pending: list[tuple[str, _NameChanges]] = []
         self._left: list[tuple[str, _NameChanges]] = []
+        self._open: dict[str, SimFile] = {}
+        self._misused: list[str] = []
         self._disturbances: dict[str, Disturbance] = {}
 
     # -- cost and death ---------------------------------------------------------------------------------------
@@ -430,14 +433,28 @@ class SimDisk:
         return None if found is None else bytes(found.data)
 
     def note_start(self) -> None:
-        """Note that another process begins to use this disk: see `names_left`."""
+        """Note that another process begins to use this disk: see `names_left` and `open_files`."""
         self._left = list(self._pending)
+        self._open.clear()
+        self._misused.clear()
 
     def names_left(self) -> list[str]:
         """Return the files that earlier processes have created or renamed, and whose names are not durable yet."""
         pending = {id(one) for one in self._pending}
         left = [changes for one in self._left if id(one) in pending for changes in one[1]]
         return [path for path, content in left if content is not None and path in self._names]
+
+    def open_files(self) -> list[str]:
+        """Return the paths of the files that the disk's process, or the last one, has opened and not closed."""
+        return list(self._open)
+
+    def misused_files(self) -> list[str]:
+        """Return what the disk's process, or the last one, did with files that it had open, and a host cannot bear.
+
+        A real file caches its size, and may be closed and opened again by its path any time (`nodes/server/disk.py`).
+        So no file may be opened a second time, renamed, replaced or removed while it is open.
+        """
+        return list(self._misused)
 
     def durable_bytes(self, path: str) -> int:
         """Return how many bytes of a file survive any power loss: none if its name may be lost."""
@@ -468,13 +485,29 @@ class SimDisk:
             self.charge("create", 0, path)
             content = _Content()
             self._change(_parent(path), [(path, content)])
-        return SimFile(self, content)
+        file = SimFile(self, content, path)
+        if self.in_use:
+            self._not_while_open(path, "opened again")
+            self._open[path] = file
+        return file
+
+    def close(self, file: SimFile) -> None:
+        """Note that a file is closed; see `open_files`."""
+        if self._open.get(file.path) is file:
+            del self._open[file.path]
+
+    def _not_while_open(self, path: str, deed: str) -> None:
+        if path in self._open:
+            self._misused.append(f"{path} was {deed}")
 
     def rename(self, old: str, new: str) -> None:
         self.charge("rename", 0, old)
         moved = [old] if old in self._names else [name for name in self._names if name.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(old)
+        for name in moved:
+            self._not_while_open(name, "renamed")
+            self._not_while_open(new + name[len(old) :], "replaced")
         arrivals: _NameChanges = [(new + name[len(old) :], self._names[name]) for name in moved]
         departures: _NameChanges = [(name, None) for name in moved]
         self._change(_parent(new), arrivals + departures)
@@ -483,6 +516,7 @@ class SimDisk:
         if path not in self._names:
             raise FileNotFoundError(path)
         self.charge("remove", 0, path)
+        self._not_while_open(path, "removed")
         self._change(_parent(path), [(path, None)])
 
     def remove_tree(self, path: str) -> None:

@@ -113,6 +113,17 @@ class TestRetention:
         log.append_as_leader(build_batch([Record(value=b"v")]), 5, 0)
         assert log.end_offset == 10
 
+    def test_what_a_deletion_left_of_the_active_segment_goes_by_age_as_well(self) -> None:
+        """Found by the simulator's rule DP-18: the start is at the end already, and the records stayed on the disk."""
+        disk = SimDisk(Random(1))
+        log = filled(9, disk=disk, settings=config(retention_ms=HOUR))
+        assert log.advance_start(9) and log.drop_before_start()
+        assert segments(disk) == [8], "the active segment stays, and is not old enough yet"
+        assert not log.retain(9, now_ms=0) and segments(disk) == [8]
+        assert not log.retain(9, now_ms=9 * HOUR), "the start does not move"
+        log.drop_before_start()
+        assert (log.start_offset, log.end_offset, segments(disk)) == (9, 9, [9])
+
     def test_an_empty_active_segment_is_not_rolled_again(self) -> None:
         """Found by the model: the same file would have been begun twice, and removed once."""
         disk = SimDisk(Random(1))

@@ -6,6 +6,7 @@ committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. As
 * when a replica's start lies beyond every earlier start of this log: a leader was asked to delete as much, or the
   records from the start on still hold `retention.bytes`, or all before it are older than `retention.ms` by the host's
   clock;
+* when retention has removed all records of a log: the log's files are empty, since it removes whole segments;
 * at the end, when the calm has lasted longer than the interval at which retention is applied: a leader's log has less
   than `retention.bytes` without its first segment, to the byte if it has not changed for as long, and is empty if its
   last record has been too old for as long.
@@ -124,6 +125,8 @@ class LogStarts(Rule):
         kept = self._bytes_of(replica)
         dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
         if (limit >= 0 and kept >= limit) or (age >= 0 and self._all_too_old(turn, start, age)):
+            if not is_first and turn.cut is None:
+                _check_left(turn, start)
             return
         if max(limit, age) >= 0 and (turn.cut is not None or dying):
             return
@@ -197,6 +200,17 @@ class LogStarts(Rule):
                 f"{replica.log.start_offset} to {replica.end_offset}, although all have been older than {age} ms for "
                 f"{since} ms",
             )
+
+
+def _check_left(turn: ReplicaTurn, start: int) -> None:
+    """Check what retention has left on the disk, if it has removed all records."""
+    left = sum(_segment_sizes(turn.process, turn.replica)) if start == turn.replica.end_offset else 0
+    if left:
+        raise InvariantBroken(
+            "DP-18",
+            f"{turn.watched.log.name}: retention has removed all records before {start}, the end of the log of "
+            f"{turn.process.name}, and {left} bytes of them are still on the disk",
+        )
 
 
 def _segment_sizes(process: SimProcess, replica: TopicPartitionReplica) -> list[int]:

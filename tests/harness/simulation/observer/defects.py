@@ -659,6 +659,17 @@ def recovers_without_syncing_the_directory(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Log, "_recover", wrong)
 
 
+def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that writes the indexes of a segment leaves their files open."""
+
+    def wrong(self: Segment, name: str, content: bytes) -> None:
+        file = self._disk.open(f"{self._directory}/{name}", create=True)
+        file.truncate(0)
+        file.append(content)
+
+    monkeypatch.setattr(Segment, "_write_beside", wrong)
+
+
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ZooKeeper-era broker that stops closes its controller and its logs, and leaves its session open."""
 

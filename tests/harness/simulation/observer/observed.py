@@ -287,18 +287,21 @@ class HandMadeProcess:
             found = self.disk.open(f"{self.replica.log.directory}/{PARTITION_METADATA}", create=True)
             found.truncate(0)
             found.append(f"version=0\ntopic_id={format_id(self.replica.topic_id)}\n".encode())
+            found.close()
 
     def leave_proof(self, epoch: int) -> None:
         """Write the broker epoch that a clean stop proves."""
         marker = self.disk.open(CLEAN_SHUTDOWN, create=True)
         marker.truncate(0)
         marker.append(clean_marker(epoch).encode())
+        marker.close()
 
     def leave_snapshot(self, offset: int) -> None:
         """Write a snapshot of the metadata that ends there, durably."""
         snapshot = self.disk.open(f"{METADATA_DIRECTORY}/{SnapshotId(offset, 1).name}", create=True)
         snapshot.append(b"records")
         snapshot.sync()
+        snapshot.close()
         self.disk.sync_directory(METADATA_DIRECTORY)
 
     @property

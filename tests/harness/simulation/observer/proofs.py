@@ -76,6 +76,7 @@ from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
+from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
@@ -541,6 +542,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_recovered_names::test_names_that_the_new_process_has_created_are_its_own",
         seed=2,
+    ),
+    Proof(
+        OpenFiles,
+        "FILES",
+        defects.leaves_its_indexes_open,
+        "worlds",
+        "test_open_files::test_the_host_closes_the_files_of_a_process_that_dies",
+        seed=1,
     ),
     Proof(
         RecoveredCluster,

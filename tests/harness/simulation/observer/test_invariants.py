@@ -12,6 +12,7 @@ import pytest
 
 from squall.harness.simulation.observer.invariants import SWEEP, InvariantBroken, Moment
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
@@ -734,6 +735,20 @@ def test_every_so_often_all_replicas_are_looked_at_even_if_nothing_was_traced() 
     with breaks("DP-07"):
         for _ in range(SWEEP):
             cluster.observer.look(cluster.processes["b1"])  # type: ignore[arg-type]
+
+
+def test_the_first_turn_of_a_node_is_looked_at_even_if_nothing_was_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 1000634 of worlds: a voter died while writing its vote down, came back and granted it; nothing is traced."""
+    seen: list[str] = []
+    monkeypatch.setattr(QuorumLeader, "messages_seen", lambda rule, process, node: seen.append(process.name))
+    cluster = Cluster()
+    seen.clear()
+    process = cluster.processes["b1"]
+    process.connections.on_answer = None
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    assert seen == ["b1"]
+    cluster.observer.look(process)  # type: ignore[arg-type]
+    assert seen == ["b1"]
 
 
 def fields(registration: object) -> dict[str, object]:

@@ -164,6 +164,32 @@ def test_records_that_are_young_enough_stay() -> None:
         cluster.raise_start("b1", 1)
 
 
+def test_what_retention_leaves_in_the_files_of_an_empty_log_breaks_it() -> None:
+    cluster = aged(STAMP + 1_001)
+    lay_out(cluster, 2, 2)
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: .* before 4, the end .* of b1, and {2 * SIZE} bytes of them"):
+        cluster.raise_start("b1", 4)
+
+
+def test_an_empty_segment_may_be_left() -> None:
+    cluster = aged(STAMP + 1_001)
+    lay_out(cluster, 2, 2, 0)
+    cluster.raise_start("b1", 4)
+
+
+def test_a_segment_whose_first_records_are_removed_stays() -> None:
+    cluster = aged(STAMP + 1_001)
+    lay_out(cluster, 2, 2)
+    cluster.raise_start("b1", 2)
+
+
+def test_a_deletion_leaves_the_last_segment() -> None:
+    cluster = aged(STAMP + 1_001)
+    lay_out(cluster, 2, 2)
+    cluster.observer.event("deletion_asked", broker=1, topic=TOPIC, partition=0, offset=4)
+    cluster.raise_start("b1", 4)
+
+
 def test_records_that_retention_forgets_break_it_at_the_end() -> None:
     cluster = aged(STAMP + 1_000 + 2_600)
     with pytest.raises(InvariantBroken, match=r"^DP-18: events-0: .* although all .* older than 1000 ms for 2600"):

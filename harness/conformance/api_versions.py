@@ -1,0 +1,85 @@
+"""ApiVersions: what nodes announce, in each version in which a client may ask for it.
+
+Clients choose by it how they speak, and which features they use. A range that begins too late shuts older clients out:
+all from Kafka 2.1 on are to be served (KIP-896). Nothing else shows it, since current clients use higher versions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
+from squall.harness.conformance.topic import CheckedTopic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+LOWEST: Final = {
+    ApiKey.PRODUCE: 0,  # served from 3 on; older librdkafka compresses only where it begins at 0 (KAFKA-18659)
+    ApiKey.FETCH: 4,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 0,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.JOIN_GROUP: 0,
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.DELETE_RECORDS: 0,
+    ApiKey.INIT_PRODUCER_ID: 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_PARTITIONS: 0,
+    ApiKey.ELECT_LEADERS: 0,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+    ApiKey.UPDATE_FEATURES: 0,
+    ApiKey.DESCRIBE_QUORUM: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.UNREGISTER_BROKER: 0,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+}
+"""The version with which each API of a broker begins since Kafka 4.0 (KIP-896)."""
+FEATURES_SINCE: Final = 3
+LEVEL_ZERO_SINCE: Final = 4
+"""A client that asks in an older version cannot read that a feature may have level 0 (KAFKA-17011)."""
+
+
+async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Every version of ApiVersions names the same APIs, and the features that its clients can read."""
+    address = client.rng.choice((*client.brokers, *client.controllers))
+    answers = {version: await _asked(client, address, version) for version in range(LEVEL_ZERO_SINCE + 1)}
+    newest = answers[LEVEL_ZERO_SINCE]
+    for version, answer in answers.items():
+        expect(address, f"the APIs of ApiVersions v{version}", _apis(answer), _apis(newest))
+    if address in client.brokers:
+        late = {
+            ApiKey(key).name: low
+            for key, (low, _) in _apis(newest).items()
+            if key in LOWEST and low > LOWEST[ApiKey(key)]
+        }
+        expect(address, "APIs of which older clients know no version", late, {})
+    supported = {one.name: (one.min_version, one.max_version) for one in newest.supported_features}
+    readable = {name: levels for name, levels in supported.items() if levels[0] > 0}
+    older = {one.name: (one.min_version, one.max_version) for one in answers[FEATURES_SINCE].supported_features}
+    expect(address, f"the features of ApiVersions v{FEATURES_SINCE}", older, readable)
+    for one in newest.finalized_features:
+        expect(address, f"the levels of {one.name}", one.min_version_level, one.max_version_level)
+        low, high = supported.get(one.name, (0, -1))
+        expect(
+            address, f"whether {one.name} is of a level that is supported", low <= one.max_version_level <= high, True
+        )
+
+
+async def _asked(client: ConformanceClient, address: Address, version: int) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(client_software_name="squall", client_software_version="0")
+    answer = await client.ask(address, request, ApiVersionsResponse, since=version, until=version)
+    expect_error(address, f"ApiVersions v{version}", answer.error_code, ErrorCode.NONE)
+    return answer
+
+
+def _apis(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
