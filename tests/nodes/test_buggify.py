@@ -23,6 +23,7 @@ from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateT
 from squall.nodes.protocol.messages.fetch import FetchResponse
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records
 from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.raft.snapshots import PART
 from squall.nodes.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from squall.nodes.storage.log import Log, LogConfig
 from tests.nodes.broker.requests.test_fetch_sessions import Fetcher, answer
@@ -148,6 +149,9 @@ def test_a_paused_snapshot_holds_what_was_committed_when_it_began() -> None:
     assert generator.deadline() == now + PAUSE
     generator.advance(now + PAUSE - 1)
     assert generator.deadline() == now + PAUSE and not raft.snapshots.ids
+    assert any(path.endswith(PART) for path in controller.disk.open_files())
+    generator.close()
+    assert not any(path.endswith(PART) for path in controller.disk.open_files()), "a node that stops discards it"
 
 
 # -- the controller ------------------------------------------------------------------------------------------------

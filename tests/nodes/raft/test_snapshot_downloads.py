@@ -17,6 +17,7 @@ from squall.nodes.storage.config import LogConfig
 from tests.nodes.raft.conftest import Cluster, Member
 
 AWAY = 101
+DIRECTORY = "__cluster_metadata-0"
 
 
 class Retaining(Cluster):
@@ -56,8 +57,8 @@ def prepared(seed: object) -> Retaining:
 
 def half_way(cluster: Cluster) -> bool:
     member = cluster.members[AWAY]
-    parts = [name for name in member.disk.list("__cluster_metadata-0") if name.endswith(PART)]
-    return any(member.disk.open(f"__cluster_metadata-0/{name}").size() > 1_000 for name in parts)
+    names = [f"{DIRECTORY}/{name}" for name in member.disk.list(DIRECTORY) if name.endswith(PART)]
+    return any(len(member.disk.content(name) or b"") > 1_000 for name in names)
 
 
 def comes_back(cluster: Cluster) -> None:
@@ -74,7 +75,7 @@ def comes_back(cluster: Cluster) -> None:
     content = away.up.snapshots.read(latest, 0, 1 << 20)
     held = [one.up.snapshots for one in cluster.members.values() if one.id != AWAY and one.replica is not None]
     assert content in [one.read(latest, 0, 1 << 20) for one in held if latest in one.ids], f"seed {cluster.seed}"
-    assert not [name for name in away.disk.list("__cluster_metadata-0") if name.endswith(PART)]
+    assert not [name for name in away.disk.list(DIRECTORY) if name.endswith(PART)]
 
 
 def begun(cluster: Cluster) -> int:
@@ -86,6 +87,17 @@ def test_who_was_away_too_long_comes_back_over_a_snapshot_and_the_tail() -> None
     cluster.members[AWAY].start()
     comes_back(cluster)
     assert begun(cluster) == 1
+    assert not [deed for deed in cluster.members[AWAY].disk.misused_files() if PART in deed]
+
+
+def test_a_fetcher_that_stops_on_the_way_closes_its_files() -> None:
+    cluster = prepared(1)
+    away = cluster.members[AWAY]
+    away.start()
+    cluster.run_until(lambda: half_way(cluster))
+    away.up.close(cluster.now)
+    assert away.disk.open_files() == []
+    assert not [name for name in away.disk.list(DIRECTORY) if name.endswith(PART)]
 
 
 @pytest.mark.parametrize("seed", range(5))
