@@ -156,8 +156,8 @@ class Connection:
 class RequestChannel:
     """A bounded queue of requests.
 
-    Plain counters, for metrics: `received`, `depth_max`, `pauses`, and `expired`, the connections that fed it and were
-    closed because they were idle.
+    Plain counters, for metrics: `received`, `served`, `depth_max`, `pauses`, and `expired`, the connections that fed it
+    and were closed because they were idle.
     """
 
     def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT, budget: MemoryBudget | None = None) -> None:
@@ -170,6 +170,7 @@ class RequestChannel:
         self.bytes_max = bytes_max
         self.bytes = 0
         self.received = 0
+        self.served = 0
         self.depth_max = 0
         self.pauses = 0
         self.expired = 0
@@ -219,6 +220,7 @@ class RequestChannel:
             return None
         connection.queued_bytes -= inbound.size
         connection.fetches += inbound.is_fetch
+        self.served += 1
         return inbound
 
     def put_back(self, connection: Connection) -> None:

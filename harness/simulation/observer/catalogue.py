@@ -45,6 +45,7 @@ from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -139,6 +140,7 @@ RULES: tuple[type[Rule], ...] = (
     PacedCluster,
     CountedMemory,
     DueWork,
+    LimitedTurns,
     ToldMetrics,
     AnsweredRequests,
 )

@@ -36,6 +36,8 @@ AGED: Final = 0.12
 LOSSY: Final = 0.25
 """The share of worlds in which a broker may lose what it has not synced: min ISR is two at least, and eligible leader
 replicas are kept, so that a power loss costs nothing that was acknowledged (`swarm/power_losses.py`)."""
+PUNCTUAL: Final = 0.25
+"""The share of worlds in which nodes make snapshots of the metadata by the clock as well as by size."""
 SCARCE: Final = 0.12
 """The share of worlds in which one capacity of the nodes is scarce."""
 FROM_0: Final = 0.25
@@ -174,6 +176,7 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "config": {
                 **_settings(Random(f"{seed}/world/settings"), brokers),
                 **_capacity(Random(f"{seed}/world/capacity")),
+                **_snapshot_interval(Random(f"{seed}/world/snapshots")),
                 **kept,
                 **given.config,
             },
@@ -330,6 +333,13 @@ def _of_the_metadata_log(rng: Random) -> Settings:
         "metadata.log.max.record.bytes.between.snapshots": between,
         "metadata.max.retention.bytes": 2 * between,
     }
+
+
+def _snapshot_interval(rng: Random) -> Settings:
+    """Draw how old the newest snapshot may become, if there is news; the usual hour is longer than any run."""
+    if rng.random() >= PUNCTUAL:
+        return {}
+    return {"metadata.log.max.snapshot.interval.ms": _log_uniform(rng, 500, 8_000)}
 
 
 # -- the load --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import log_uniform
 from squall.harness.simulation.swarm.kinds import UNREGISTER_BROKER
 
-UNREGISTERED: Final = 0.4
+UNREGISTERED: Final = 0.7
 """The share of seeds in which brokers are unregistered, of those in which brokers may lose records."""
 WITH_EMPTY_DISK: Final = 0.5
 """Below this amount, a fault removes the broker's disk as well."""

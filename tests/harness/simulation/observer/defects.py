@@ -27,6 +27,7 @@ from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.channels import Connection, Connections, RequestChannel
+from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -657,6 +658,18 @@ def recovers_without_syncing_the_directory(monkeypatch: pytest.MonkeyPatch) -> N
             recover(self, recovery_point)
 
     monkeypatch.setattr(Log, "_recover", wrong)
+
+
+def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker takes all requests that wait in one turn, whatever `turn.requests.max` is."""
+    serve = Node._serve_data
+
+    def wrong(self: Node, now: int) -> None:
+        with monkeypatch.context() as within:
+            within.setattr(self, "config", replace(self.config, turn_requests_max=1_000))
+            serve(self, now)
+
+    monkeypatch.setattr(Node, "_serve_data", wrong)
 
 
 def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:

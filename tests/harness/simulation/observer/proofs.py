@@ -57,6 +57,7 @@ from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -596,6 +597,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.names_no_time_while_it_fetches,
         "worlds",
         "test_due_work::test_a_turn_that_does_nothing_is_legal",
+    ),
+    Proof(
+        LimitedTurns,
+        "TURN",
+        defects.takes_all_that_waits,
+        "worlds",
+        "test_limited_turns::test_a_turn_may_take_as_many_requests_as_are_the_most",
+        seed=3,
     ),
     Proof(
         ToldMetrics,
