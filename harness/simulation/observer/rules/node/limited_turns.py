@@ -1,8 +1,8 @@
 """TURN: a node handles at most `turn.requests.max` requests of clients and followers between two looks at the rest.
 
 Timers, heartbeats, the quorum and controllers' requests are looked at once a turn. A node that takes all that waits in
-one turn is late with all of them when it has the most to do. Asserted after each turn, of the requests that it has taken
-out of the data plane's queue. Legal: requests whose connections have ended by then; what control planes handle.
+one turn is late with all of them when it has the most to do. Asserted after each turn, of the requests that it took
+from the data plane's queue. Legal: requests whose connections have ended by then; what control planes handle.
 
 Source: `nodes/node/node.py`; Kafka's network threads and request handlers share a queue instead, and controllers' work
 has threads of its own.
