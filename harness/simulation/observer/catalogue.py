@@ -46,6 +46,7 @@ from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
+from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -142,6 +143,7 @@ RULES: tuple[type[Rule], ...] = (
     DueWork,
     LimitedTurns,
     ToldMetrics,
+    QuorumTimes,
     AnsweredRequests,
 )
 

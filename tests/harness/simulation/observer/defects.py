@@ -28,6 +28,7 @@ from squall.nodes.controller.outcome import Outcome
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.channels import Connection, Connections, RequestChannel
 from squall.nodes.node.node import Node
+from squall.nodes.node.quorum_watch import STANDING, QuorumWatch
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -658,6 +659,19 @@ def recovers_without_syncing_the_directory(monkeypatch: pytest.MonkeyPatch) -> N
             recover(self, recovery_point)
 
     monkeypatch.setattr(Log, "_recover", wrong)
+
+
+def measures_elections_to_their_end_and_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A voter that knows the next leader still counts as standing, and each turn ends another election."""
+
+    def wrong(self: QuorumWatch, now: int) -> None:
+        if self._standing_since >= 0:
+            if self._raft.leader_and_epoch[0] is not None:
+                self.elections.add(now - self._standing_since)
+        elif self._raft.role.name in STANDING:
+            self._standing_since = now
+
+    monkeypatch.setattr(QuorumWatch, "_watch_election", wrong)
 
 
 def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
+from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
@@ -605,6 +606,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_limited_turns::test_a_turn_may_take_as_many_requests_as_are_the_most",
         seed=3,
+    ),
+    Proof(
+        QuorumTimes,
+        "METRIC",
+        defects.measures_elections_to_their_end_and_beyond,
+        "worlds",
+        "test_quorum_times::test_an_incarnation_that_has_elected_nothing_reports_no_number",
+        seed=1,
     ),
     Proof(
         ToldMetrics,

@@ -106,7 +106,7 @@ class ToldMetrics(Rule):
         newest = self.cluster.images.newest_image
         processes = self.cluster.processes
         nodes = {name: one.node for name, one in processes.items() if isinstance(one.node, Node)}
-        told = {name: _collected(node, processes[name].now) for name, node in nodes.items()}
+        told = {name: collected(node, processes[name].now) for name, node in nodes.items()}
         for name, node in nodes.items():
             if newest is None:
                 continue
@@ -137,7 +137,8 @@ def _answered_unseen(node: BaseNode) -> Counter[str]:
     return found
 
 
-def _collected(node: Node, now: int) -> Told:
+def collected(node: Node, now: int) -> Told:
+    """Return what a node's metrics say, by metric and labels."""
     collector = Collector(node, _NoClock(), now, 0)
     samples = [sample for sample in collector.collect(now, 0) if sample is not None]
     return {(one.metric, one.labels): one.value for one in samples if not one.suffix}
