@@ -147,14 +147,14 @@ def _differ(replica: TopicPartitionReplica, epoch: int, named: int) -> bool:
 
 
 def _holding(replica: TopicPartitionReplica, offset: int) -> Batch | None:
-    return next((one for one in _batches(replica) if one.base <= offset <= one.last), None)
+    return next((one for one in _batches(replica, offset) if one.base <= offset <= one.last), None)
 
 
-def _batches(replica: TopicPartitionReplica) -> Iterator[Batch]:
-    """Yield the batches of a log. The first one may begin before the log does."""
+def _batches(replica: TopicPartitionReplica, begin: int = 0) -> Iterator[Batch]:
+    """Yield the batches of a log, from `begin` on. The first one may begin before that, and before the log does."""
     found = batches_of(
         lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
-        replica.log.start_offset,
+        max(begin, replica.log.start_offset),
         replica.end_offset,
     )
     return (batch for batch, _ in found)
