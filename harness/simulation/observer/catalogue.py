@@ -65,6 +65,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
@@ -135,6 +136,7 @@ RULES: tuple[type[Rule], ...] = (
     IndexedLogs,
     RecoveredNames,
     OpenFiles,
+    IndexFiles,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

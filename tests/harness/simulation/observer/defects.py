@@ -686,6 +686,16 @@ def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Node, "_serve_data", wrong)
 
 
+def indexes_the_offset_after_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry of an offset index names the offset after its batch, so that look-ups begin too early."""
+    add = Segment._add_sparse
+
+    def wrong(self: Segment, last_offset: int, position: int, size: int) -> None:
+        add(self, last_offset + 1, position, size)
+
+    monkeypatch.setattr(Segment, "_add_sparse", wrong)
+
+
 def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that writes the indexes of a segment leaves their files open."""
 

@@ -77,6 +77,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
@@ -543,6 +544,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.recovers_without_syncing_the_directory,
         "worlds",
         "test_recovered_names::test_names_that_the_new_process_has_created_are_its_own",
+        seed=2,
+    ),
+    Proof(
+        IndexFiles,
+        "INDEX",
+        defects.indexes_the_offset_after_a_batch,
+        "worlds",
+        "test_index_files::test_files_that_a_power_loss_may_have_damaged_are_not_judged",
         seed=2,
     ),
     Proof(

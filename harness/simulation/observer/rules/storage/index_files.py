@@ -1,0 +1,86 @@
+"""INDEX: the index files of a node that has stopped cleanly name batches of their segments, as Kafka's tools read them.
+
+A node verifies what it reads there, and look-ups begin before the batch that they look for. So wrong entries cost reads
+and show nowhere, and another program that opens the same directory, such as Kafka's DumpLogSegments, is misled.
+Asserted after a clean stop, of each segment that has these files:
+
+* an entry of the offset index is the last offset of a batch, and the position of its first byte;
+* an entry of the time index is the largest timestamp of a batch, and its last offset; both rise.
+
+Source: Kafka's OffsetIndex and TimeIndex. Legal: files that a disk has damaged, or that power losses have taken, since
+nobody syncs them: after any such trouble a host is not judged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.protocol.records import BatchHeader, iterate_batches
+from squall.nodes.storage.checkpoints import join
+from squall.nodes.storage.segment import index_name, log_name, time_index_name
+
+LOG = ".log"
+OFFSET_ENTRY, TIME_ENTRY = struct.Struct(">II"), struct.Struct(">qI")
+"""Offset after the segment's first one, and position; timestamp, and offset after the segment's first one."""
+
+
+class IndexFiles(Rule):
+    """See the module."""
+
+    def died(self, process: SimProcess) -> None:
+        disk = process.disk
+        if process.how_it_ended != "stopped" or disk.bytes_lost or disk.errors or not disk.keeps_promises:
+            return
+        with disk.at_no_cost():
+            wrong = next((wrong for directory in disk.list("") for wrong in _mistakes(disk, directory)), None)
+        if wrong is not None:
+            raise InvariantBroken("INDEX", f"{process.name} has stopped, and {wrong}")
+
+
+def _mistakes(disk: SimDisk, directory: str) -> Iterator[str]:
+    for name in disk.list(directory):
+        if name.endswith(LOG):
+            base = int(name.removesuffix(LOG))
+            batches = dict(_batches(disk.content(join(directory, log_name(base))) or b""))
+            yield from _misplaced(disk.content(join(directory, index_name(base))), directory, base, batches)
+            yield from _misdated(disk.content(join(directory, time_index_name(base))), directory, base, batches)
+
+
+def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the headers of a segment's batches by position."""
+    position = 0
+    for header, _ in iterate_batches(content, torn_tail=True):
+        yield position, header
+        position += header.size
+
+
+def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
+    for after, position in _entries(OFFSET_ENTRY, content):
+        found = batches.get(position)
+        if found is None or found.last_offset != base + after:
+            there = "no batch" if found is None else f"the batch that ends with offset {found.last_offset}"
+            yield f"{directory}/{index_name(base)} has offset {base + after} at byte {position}, where {there} begins"
+
+
+def _misdated(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
+    times = {one.last_offset: one.max_timestamp for one in batches.values()}
+    before = (-1, -1)
+    for timestamp, after in _entries(TIME_ENTRY, content):
+        if times.get(base + after) != timestamp or not (before[0] < timestamp and before[1] < after):
+            yield (
+                f"{directory}/{time_index_name(base)} has time {timestamp} at offset {base + after}, after {before}, "
+                f"and the batch that ends there has {times.get(base + after)}"
+            )
+        before = timestamp, after
+
+
+def _entries(form: struct.Struct, content: bytes | None) -> Iterator[tuple[int, int]]:
+    """Yield the whole entries of an index file."""
+    whole = (content or b"")[: len(content or b"") // form.size * form.size]
+    for first, second in form.iter_unpack(whole):
+        yield int(first), int(second)

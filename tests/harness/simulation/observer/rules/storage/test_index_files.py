@@ -1,0 +1,106 @@
+"""INDEX as the observer asserts it of files: after a clean stop each entry names a batch of its segment."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.storage.config import LogConfig
+from squall.nodes.storage.log import Log
+
+TIMES = (5, 9, 7, 12, 20)
+"""One batch each, of two records; the third is older than the one before."""
+SIZE = len(build_batch([Record(timestamp=5, value=b"v")] * 2))
+INDEX, TIME_INDEX = "t-0/00000000000000000000.index", "t-0/00000000000000000000.timeindex"
+
+
+class Host:
+    """A host whose node has stopped cleanly, with a log of two segments."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Random(1))
+        settings = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=0)
+        log = Log.open(self.disk, "t-0", settings, now_ms=0, trace=NullTrace())
+        for time in TIMES:
+            log.append_as_leader(build_batch([Record(timestamp=time, value=b"v")] * 2), 1, 0)
+        log.close()
+        self.process: Any = SimpleNamespace(name="b1", how_it_ended="stopped", disk=self.disk)
+
+    def change(self, path: str, change: Callable[[bytearray], None]) -> None:
+        content = bytearray(self.disk.content(path) or b"")
+        assert content, f"{path} has no entries"
+        change(content)
+        file = self.disk.open(path)
+        file.truncate(0)
+        file.append(content)
+        file.close()
+
+    def stops(self) -> None:
+        IndexFiles(None).died(self.process)  # type: ignore[arg-type]
+
+
+def put(form: str, at: int, *values: int) -> Callable[[bytearray], None]:
+    return lambda content: struct.pack_into(form, content, at, *values)
+
+
+def test_the_files_of_a_log_are_sound() -> None:
+    Host().stops()
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "wrong"),
+    [
+        (INDEX, put(">II", 0, 2, 0), f"{INDEX} has offset 2 at byte 0, where the batch that ends with offset 1 begins"),
+        (INDEX, put(">II", 8, 3, SIZE + 1), f"has offset 3 at byte {SIZE + 1}, where no batch begins"),
+        (TIME_INDEX, put(">qI", 0, 6, 1), f"{TIME_INDEX} has time 6 at offset 1"),
+        (TIME_INDEX, put(">qI", 0, 5, 0), "the batch that ends there has None"),
+        (TIME_INDEX, lambda content: content.extend(content[:12]), r"after \(12, 7\)"),
+    ],
+)
+def test_an_entry_that_names_no_batch_breaks_it(path: str, change: Callable[[bytearray], None], wrong: str) -> None:
+    host = Host()
+    host.change(path, change)
+    with pytest.raises(InvariantBroken, match=rf"^INDEX: b1 has stopped, and .*{wrong}"):
+        host.stops()
+
+
+def damaged(host: Host) -> None:
+    host.change(INDEX, put(">II", 0, 0, 0))
+
+
+def test_files_that_a_power_loss_may_have_damaged_are_not_judged() -> None:
+    host = Host()
+    damaged(host)
+    host.disk.bytes_lost = 8
+    host.stops()
+
+
+@pytest.mark.parametrize("ended", ["died", "died while it closed"])
+def test_a_node_that_dies_leaves_its_files_as_they_are(ended: str) -> None:
+    host = Host()
+    damaged(host)
+    host.process.how_it_ended = ended
+    host.stops()
+
+
+def test_an_entry_that_is_cut_off_is_none() -> None:
+    host = Host()
+    host.change(INDEX, lambda content: content.extend(b"\0\0\0\7"))
+    host.stops()
+
+
+def test_a_segment_without_index_files_is_sound() -> None:
+    host = Host()
+    host.disk.remove(INDEX)
+    host.disk.remove(TIME_INDEX)
+    host.stops()
