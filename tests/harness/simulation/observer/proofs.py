@@ -547,20 +547,20 @@ PROOFS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
-        IndexFiles,
-        "INDEX",
-        defects.indexes_the_offset_after_a_batch,
-        "worlds",
-        "test_index_files::test_files_that_a_power_loss_may_have_damaged_are_not_judged",
-        seed=2,
-    ),
-    Proof(
         OpenFiles,
         "FILES",
         defects.leaves_its_indexes_open,
         "worlds",
         "test_open_files::test_the_host_closes_the_files_of_a_process_that_dies",
         seed=1,
+    ),
+    Proof(
+        IndexFiles,
+        "INDEX",
+        defects.indexes_the_offset_after_a_batch,
+        "worlds",
+        "test_index_files::test_files_that_a_power_loss_may_have_damaged_are_not_judged",
+        seed=2,
     ),
     Proof(
         RecoveredCluster,

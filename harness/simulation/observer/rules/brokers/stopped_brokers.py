@@ -7,8 +7,9 @@ until its session is over, as if it had been killed. It stops
 * without leave: `controlled.shutdown.timeout.ms` is over since it asked, or a controller has told this epoch that it
   is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
 
-Asserted when the broker begins to close. Legal: a broker that never asked, since it led nothing, or because its
-settings say so. Clusters without a quorum ask by another request (ZK-08).
+Asserted when the broker begins to close. In the turn after it was told to stop, a heartbeat of it is under way: were it
+to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked, since it led
+nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
 
 Source: CS-01, CS-04; KIP-631.
 """
@@ -16,13 +17,14 @@ Source: CS-01, CS-04; KIP-631.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -70,6 +72,7 @@ class StoppedBrokers(Rule):
         for name, broker, granted in stops if with_quorum is not None else ():
             if name == "broker_stopping":
                 self._asked_at[broker] = process.now
+                _check_haste(process, node)
             elif broker in self._asked_at:
                 patience = node.config.controlled_shutdown_timeout_ms * 1000 // 2
                 self._check(broker, granted=granted, is_over=process.now >= self._asked_at[broker] + patience)
@@ -84,3 +87,16 @@ class StoppedBrokers(Rule):
                 f"broker {number} of epoch {epoch} has asked to stop, and stops before it has leave. It is registered, "
                 "as far as it has been told, and its time to wait is not over",
             )
+
+
+def _check_haste(process: SimProcess, node: BaseNode) -> None:
+    """Check that a broker which was told to stop has asked its controller. An answer that comes now may change that."""
+    broker = None if node_of_quorum(node) is None else cast("Node", node).broker
+    if broker is None or any(method.__name__ == "received" and of[0] < 0 for method, of in process.last_inputs):
+        return
+    due = broker.lifecycle.deadline()
+    if process.now < due < process.now + node.config.controlled_shutdown_timeout_ms * 1000 // 2:
+        raise InvariantBroken(
+            "CS-04",
+            f"{process.name} was told to stop, and waits {(due - process.now) / 1000:g} ms before it asks for leave",
+        )

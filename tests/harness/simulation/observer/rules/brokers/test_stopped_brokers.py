@@ -17,13 +17,25 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 ASKED, PATIENCE_MS = 1_000_000, 8_000
 
 
+class _Node:
+    """Whose inputs have these names."""
+
+    def received(self) -> None: ...
+
+
 class Broker:
     """Broker 1 of epoch 7, which has asked to stop at second 1."""
 
-    def __init__(self, *, asks: bool = True) -> None:
+    def __init__(self, *, asks: bool = True, due_ms: int = PATIENCE_MS, hears: bool = False) -> None:
+        """`due_ms` after it was told to stop, it asks its controller, or gives up; `hears`: an answer comes then."""
         self.rule = StoppedBrokers(None)  # type: ignore[arg-type]
-        self.node: Any = SimpleNamespace(config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS))
-        self.process: Any = SimpleNamespace(name="b1", now=ASKED)
+        lifecycle = SimpleNamespace(deadline=lambda: ASKED + due_ms * 1000)
+        self.node: Any = SimpleNamespace(
+            config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS),
+            broker=SimpleNamespace(lifecycle=lifecycle),
+        )
+        inputs = [(_Node.received, (-3 if hears else 3, b""))]
+        self.process: Any = SimpleNamespace(name="b1", now=ASKED, last_inputs=inputs)
         if asks:
             self.traces("broker_stopping")
 
@@ -66,6 +78,21 @@ def test_one_that_is_not_registered_any_more_need_not_wait(error: int) -> None:
 
 def test_its_patience_may_be_over() -> None:
     Broker().stops(after_ms=PATIENCE_MS)
+
+
+def test_a_broker_that_waits_for_its_next_heartbeat_breaks_it() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^CS-04: b1 was told to stop, and waits 400 ms before it asks for leave"
+    ):
+        Broker(due_ms=400)
+
+
+def test_an_answer_that_comes_at_that_moment_may_say_when_it_asks_next() -> None:
+    Broker(due_ms=400, hears=True)
+
+
+def test_a_broker_that_asks_at_once_is_sound() -> None:
+    Broker(due_ms=0)
 
 
 def test_one_that_never_asked_needs_no_leave() -> None:
