@@ -617,19 +617,19 @@ PROOFS: tuple[Proof, ...] = (
         seed=3,
     ),
     Proof(
-        QuorumTimes,
-        "METRIC",
-        defects.measures_elections_to_their_end_and_beyond,
-        "worlds",
-        "test_quorum_times::test_an_incarnation_that_has_elected_nothing_reports_no_number",
-        seed=1,
-    ),
-    Proof(
         ToldMetrics,
         "METRIC",
         defects.counts_no_refused_fetches,
         "worlds",
         "test_told_metrics::test_once_a_connection_has_ended_more_may_have_been_sent_than_was_seen",
+        seed=1,
+    ),
+    Proof(
+        QuorumTimes,
+        "METRIC",
+        defects.measures_elections_to_their_end_and_beyond,
+        "worlds",
+        "test_quorum_times::test_an_incarnation_that_has_elected_nothing_reports_no_number",
         seed=1,
     ),
     Proof(
