@@ -5,7 +5,8 @@ with a wrong condition, shows nowhere. So the observer counts what it sees of ea
 when all topic-partitions are whole and nobody asks:
 
 * requests answered, by API; connections accepted, by listener; topic-partitions of produce requests, and those refused;
-  topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent;
+  topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent; 
+  records from producers, by what leaders have appended;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
 * brokers, topics and topic-partitions as the controllers count them; one of these is active.
 
@@ -18,8 +19,9 @@ Source: docs/metrics.md (KIP-1131, CL-18). Asserted at the end of a run, on node
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, is_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
@@ -69,14 +71,28 @@ class _Done:
     refused_fetches: int = 0
     to_consumers: int = 0
     to_followers: int = 0
+    appended: int = 0
+    """Records that its replicas have appended as leaders."""
 
 
 class ToldMetrics(Rule):
     """See the module."""
 
+    events = ("append",)
+
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._done: dict[str, _Done] = {}
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        if "broker" not in fields:
+            return
+        process = self.cluster.processes[self.cluster.names[int(fields["broker"])]]
+        if not isinstance(process.node, Node) or process.node.broker is None:
+            return
+        hosted = process.node.broker.replicas.by_name(str(fields["topic"]), int(fields["partition"]))
+        if hosted is not None and hosted.replica.is_leader:
+            self._of(process).appended += int(fields["last"]) - int(fields["first"]) + 1
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         if not isinstance(node, Node):
@@ -191,6 +207,7 @@ def _of_requests(told: Told, done: _Done) -> Iterator[Finding]:
         (names.FAILED_PRODUCES, done.refused, done.failed),
         (names.BYTES_OUT, done.to_consumers, done.to_consumers),
         (names.REPLICATION_OUT, done.to_followers, done.to_followers),
+        (names.MESSAGES_IN, done.appended, done.appended),
         (names.FETCHES, done.fetches, ANY),
         (names.FAILED_FETCHES, done.refused_fetches, done.refused_fetches),
     ):

@@ -20,6 +20,7 @@ from squall.nodes.protocol.records import Record, build_batch
 from tests.nodes.node.test_node import CLIENT, SECOND, Host
 
 ASKER = 7
+ONE = {"first": 0, "last": 0}
 
 
 class Watched:
@@ -30,7 +31,7 @@ class Watched:
         self.node = self.host.node
         self.process: Any = SimpleNamespace(name="n1", incarnation=1, last_inputs=[], now=0, node=self.node)
         self.cluster = ObservedCluster()
-        self.cluster.processes = {"n1": self.process}
+        self.cluster.processes, self.cluster.names = {"n1": self.process}, {self.node.config.node_id: "n1"}
         self.rule = ToldMetrics(self.cluster)
         self.node.connections.on_answer = partial(self.rule.answered, self.process, self.node)
         self._see("opened", self.node.opened)
@@ -42,6 +43,8 @@ class Watched:
         for topic in ("events", "nowhere"):
             data = [TopicProduceData(topic, [PartitionProduceData(0, batch)])]
             self.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 9)
+        self.rule.traced("append", {"broker": self.node.config.node_id, "topic": "events", "partition": 0, **ONE})
+        self.rule.traced("append", {"node": self.node.config.node_id, **ONE})
         for offset in (0, 1_000):
             parts = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=4_000)]
             self.ask(FetchRequest(max_bytes=4_000, topics=[FetchTopic(topic="events", partitions=parts)]), 12)
@@ -85,6 +88,7 @@ def test_what_a_node_says_of_itself_is_what_was_seen() -> None:
     [
         ("produces", "kafka_server_total_produce_requests_total: n1 says 3, and it is 2"),
         ("produce_failures", "kafka_server_failed_produce_requests_total: n1 says 2, and it is 0 to 1"),
+        ("messages_in", "kafka_server_messages_in_total: n1 says 2, and it is 1"),
         ("fetch_failures", "kafka_server_failed_fetch_requests_total: n1 says 2, and it is 1"),
         ("bytes_out", "kafka_server_bytes_out_total: n1 says [0-9]+, and it is [0-9]+"),
     ],
