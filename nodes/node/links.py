@@ -23,6 +23,7 @@ ApiVersions precedes the first request.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -241,6 +242,15 @@ class Links:
         if link is None:
             return None
         return f"the {link.purpose} link to {'controller' if link.to_controller else 'broker'} {link.node}"
+
+    def to_voters(self) -> Iterator[tuple[int, int]]:
+        """Yield node and API key of each request to a controller that is sent or waits to be, and is not answered."""
+        for link in self._links.values():
+            if link.to_controller:
+                for api_key in link.session.outstanding():
+                    yield link.node, api_key
+                for waiting in link.waiting:
+                    yield link.node, waiting.request.message.API_KEY
 
     # -- connections ----------------------------------------------------------------------------------------------
 

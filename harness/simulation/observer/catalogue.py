@@ -60,6 +60,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_following import Quo
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_requests import QuorumRequests
 from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
@@ -90,6 +91,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumLeader,
     QuorumVoters,
     QuorumFollowing,
+    QuorumRequests,
     ControllerAnswers,
     FencedRequests,
     ToldBrokers,

@@ -236,6 +236,10 @@ class ClientSession:
         """The number of outstanding requests."""
         return len(self._sent)
 
+    def outstanding(self) -> list[int]:
+        """The API keys of the outstanding requests, oldest first."""
+        return [sent.api.key for sent in self._sent]
+
     @property
     def next_id(self) -> int:
         """The correlation id of the next request."""

@@ -43,7 +43,7 @@ from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patc
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
-from squall.nodes.raft.messages import Hint
+from squall.nodes.raft.messages import Answered, Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher
@@ -684,6 +684,15 @@ def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             serve(self, now)
 
     monkeypatch.setattr(Node, "_serve_data", wrong)
+
+
+def never_notes_that_a_voter_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum does not note a voter's answer to BeginQuorumEpoch, and never tells it again."""
+
+    def wrong(self: Elections, role: Leader, peer: object) -> Answered:
+        return lambda now, response: None
+
+    monkeypatch.setattr(Elections, "_begin_answered", wrong)
 
 
 def indexes_the_offset_after_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_following import Quo
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
 from squall.harness.simulation.observer.rules.quorum.quorum_progress import QuorumProgress
+from squall.harness.simulation.observer.rules.quorum.quorum_requests import QuorumRequests
 from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
@@ -205,6 +206,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_quorum_following::test_a_leader_that_nobody_follows_resigns",
         seed=4,
+    ),
+    Proof(
+        QuorumRequests,
+        "PENDING",
+        defects.never_notes_that_a_voter_was_told,
+        "worlds",
+        "test_quorum_requests::test_requests_of_an_earlier_role_may_be_under_way_for_a_while",
+        seed=1,
     ),
     Proof(
         ControllerAnswers,

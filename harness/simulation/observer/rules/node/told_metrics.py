@@ -5,7 +5,7 @@ with a wrong condition, shows nowhere. So the observer counts what it sees of ea
 when all topic-partitions are whole and nobody asks:
 
 * requests answered, by API; connections accepted, by listener; topic-partitions of produce requests, and those refused;
-  topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent; 
+  topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent;
   records from producers, by what leaders have appended;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
 * brokers, topics and topic-partitions as the controllers count them; one of these is active.
