@@ -82,7 +82,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("isr-shrink-uncommitted", "IS-04", "isr-limbo-shrink", "ISR", "ELECT", "ACK"),
     mutant("isr-expand-ignored", "IS-05", "isr-limbo-expand", "ISR", "ELECT", "ACK"),
     mutant("broker-epoch-unchecked", "IS-08", "wiped-disk-fast-rejoin", "ISR", "ELECT", "ACK"),
-    mutant("unclean-restart-stays-eligible", "EL-05", "lossy-return", "ISR", "ELECT", "ACK", "lost_write"),
+    mutant("unclean-restart-stays-eligible", "EL-05", "lossy-return", "EL-05", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("hw-advances-under-min-isr", "EL-03", "frozen-high-watermark", "ISR", "ELECT", "ACK"),
     mutant("dedup-lost-on-failover", "DP-05", "retry-after-failover", "DP-05", "UNIQ", "duplicate"),
     mutant("dedup-wrong-offset", "DP-05", "lost-response", "ACK", "UNIQ", "lost_write", "inconsistent_offset"),

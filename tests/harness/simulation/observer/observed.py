@@ -347,6 +347,7 @@ class HandMadeProcess:
             is_active_controller=self.raft.is_leader and self.raft.high_watermark > 0,
             connections=self.connections,
             data=SimpleNamespace(served=0),
+            control=SimpleNamespace(served=0),
             controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
             broker=broker,
             links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),

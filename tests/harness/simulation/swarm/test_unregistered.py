@@ -25,7 +25,7 @@ DRAWN = {seed: draw_unregistered(seed, BROKERS, LOAD) for seed in range(200)}
 
 def test_a_seed_draws_the_same_again_and_many_draw_nothing() -> None:
     assert {seed: draw_unregistered(seed, BROKERS, LOAD) for seed in DRAWN} == DRAWN
-    assert 80 < sum(not drawn for drawn in DRAWN.values()) < 160
+    assert 30 < sum(not drawn for drawn in DRAWN.values()) < 100
 
 
 def test_one_broker_after_the_other_is_back_before_the_load_ends() -> None:

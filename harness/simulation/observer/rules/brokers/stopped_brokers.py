@@ -37,7 +37,7 @@ Epoch = tuple[int, int]
 class StoppedBrokers(Rule):
     """See the module."""
 
-    events = ("broker_stopping", "broker_shuts_down")
+    events = ("broker_stopping", "broker_shuts_down", "request_expired")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
@@ -47,6 +47,10 @@ class StoppedBrokers(Rule):
         self._asked_at: dict[Epoch, int] = {}
         self._stops: list[tuple[str, Epoch, bool]] = []
         """The events of a turn that is not examined yet: name, broker, and whether it has leave."""
+        self._expired = False
+        """Whether a request has expired in that turn."""
+        self._told: set[int] = set()
+        """The brokers that were told to stop after their last turn."""
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         asked, told = request.body, None if request.answer is None else request.answer.response
@@ -58,13 +62,24 @@ class StoppedBrokers(Rule):
             self._let_go.add((asked.broker_id, asked.broker_epoch))
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        if name == "request_expired":
+            self._expired = True
+            return
+        if name == "broker_stopping":
+            self._told.add(int(fields["broker"]))
         broker = int(fields["broker"]), int(fields["epoch"])
         self._stops.append((name, broker, bool(fields.get("granted"))))
 
     def died(self, process: SimProcess) -> None:
         self._stops.clear()
+        self._expired = False
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
+        expired, self._expired = self._expired, False
+        if self._told and node.config.node_id in self._told:
+            self._told.remove(node.config.node_id)
+            if not expired:
+                _check_haste(process, node)
         if not self._stops:
             return
         stops, self._stops = self._stops, []
@@ -72,7 +87,6 @@ class StoppedBrokers(Rule):
         for name, broker, granted in stops if with_quorum is not None else ():
             if name == "broker_stopping":
                 self._asked_at[broker] = process.now
-                _check_haste(process, node)
             elif broker in self._asked_at:
                 patience = node.config.controlled_shutdown_timeout_ms * 1000 // 2
                 self._check(broker, granted=granted, is_over=process.now >= self._asked_at[broker] + patience)
@@ -90,12 +104,18 @@ class StoppedBrokers(Rule):
 
 
 def _check_haste(process: SimProcess, node: BaseNode) -> None:
-    """Check that a broker which was told to stop has asked its controller. An answer that comes now may change that."""
+    """Check that a broker which was told to stop has asked its controller.
+
+    What ends an earlier request in this turn may make it wait: an answer, or the end of the connection.
+    """
     broker = None if node_of_quorum(node) is None else cast("Node", node).broker
-    if broker is None or any(method.__name__ == "received" and of[0] < 0 for method, of in process.last_inputs):
+    if broker is None or any(of[0] < 0 for _, of in process.last_inputs):
         return
     due = broker.lifecycle.deadline()
-    if process.now < due < process.now + node.config.controlled_shutdown_timeout_ms * 1000 // 2:
+    if (
+        broker.lifecycle.is_pending_shutdown
+        and process.now < due < process.now + node.config.controlled_shutdown_timeout_ms * 1000 // 2
+    ):
         raise InvariantBroken(
             "CS-04",
             f"{process.name} was told to stop, and waits {(due - process.now) / 1000:g} ms before it asks for leave",

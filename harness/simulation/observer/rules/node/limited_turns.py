@@ -2,7 +2,8 @@
 
 Timers, heartbeats, the quorum and controllers' requests are looked at once a turn. A node that takes all that waits in
 one turn is late with all of them when it has the most to do. Asserted after each turn, of the requests that it took
-from the data plane's queue. Legal: requests whose connections have ended by then; what control planes handle.
+from the data plane's queue. A broker on ZooKeeper takes one at most beside requests of a controller, whose responses
+leave at the end of the turn. Legal: requests whose connections have ended by then; what control planes handle.
 
 Source: `nodes/node/node.py`; Kafka's network threads and request handlers share a queue instead, and controllers' work
 has threads of its own.
@@ -17,6 +18,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 
 
 class LimitedTurns(Rule):
@@ -24,21 +26,23 @@ class LimitedTurns(Rule):
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
-        self._served: dict[str, tuple[int, int]] = {}
-        """By host, the incarnation of its node, and how many requests it had taken after its last turn."""
+        self._served: dict[str, tuple[int, int, int]] = {}
+        """By host, the incarnation of its node, and how many requests of the data plane and of the control plane it had
+        taken after its last turn."""
 
     def turned_early(self, process: SimProcess, node: BaseNode, due: int, traced: Sequence[str]) -> None:
         self.turned(process, node)
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         served = node.data.served
-        incarnation, before = self._served.get(process.name, (0, 0))
+        incarnation, before, controls = self._served.get(process.name, (0, 0, 0))
         if incarnation != process.incarnation:
-            before = 0
-        elif served == before:
+            before = controls = 0
+        self._served[process.name] = process.incarnation, served, node.control.served
+        if served == before:
             return
-        self._served[process.name] = process.incarnation, served
-        most = node.config.turn_requests_max
+        is_urgent = type(node) is ZooKeeperNode and node.control.served > controls
+        most = 1 if is_urgent else node.config.turn_requests_max
         if served - before > most:
             raise InvariantBroken(
                 "TURN",

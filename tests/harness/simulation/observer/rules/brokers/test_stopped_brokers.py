@@ -17,24 +17,21 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 ASKED, PATIENCE_MS = 1_000_000, 8_000
 
 
-class _Node:
-    """Whose inputs have these names."""
-
-    def received(self) -> None: ...
-
-
 class Broker:
     """Broker 1 of epoch 7, which has asked to stop at second 1."""
 
     def __init__(self, *, asks: bool = True, due_ms: int = PATIENCE_MS, hears: bool = False) -> None:
-        """`due_ms` after it was told to stop, it asks its controller, or gives up; `hears`: an answer comes then."""
+        """`due_ms` after it was told to stop, it asks its controller, or gives up.
+
+        `hears`: an answer, or the end of its connection to a controller, comes then.
+        """
         self.rule = StoppedBrokers(None)  # type: ignore[arg-type]
-        lifecycle = SimpleNamespace(deadline=lambda: ASKED + due_ms * 1000)
+        lifecycle = SimpleNamespace(deadline=lambda: ASKED + due_ms * 1000, is_pending_shutdown=True)
         self.node: Any = SimpleNamespace(
-            config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS),
+            config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS, node_id=1),
             broker=SimpleNamespace(lifecycle=lifecycle),
         )
-        inputs = [(_Node.received, (-3 if hears else 3, b""))]
+        inputs = [(None, (-3 if hears else 3, b""))]
         self.process: Any = SimpleNamespace(name="b1", now=ASKED, last_inputs=inputs)
         if asks:
             self.traces("broker_stopping")
@@ -89,6 +86,25 @@ def test_a_broker_that_waits_for_its_next_heartbeat_breaks_it() -> None:
 
 def test_an_answer_that_comes_at_that_moment_may_say_when_it_asks_next() -> None:
     Broker(due_ms=400, hears=True)
+
+
+def test_so_may_the_end_of_an_earlier_request() -> None:
+    broker = Broker(asks=False, due_ms=400)
+    broker.rule.traced("request_expired", {"client": "node-1", "to": 3, "api": 63, "sent": 0})
+    broker.traces("broker_stopping")
+
+
+def test_what_another_broker_does_next_says_nothing() -> None:
+    """A broker is told to stop between two turns, and the next turn may be that of another one."""
+    broker = Broker(asks=False, due_ms=400)
+    broker.node.config.node_id = 2
+    broker.traces("broker_stopping")
+
+
+def test_its_next_incarnation_was_not_told() -> None:
+    broker = Broker(asks=False, due_ms=400)
+    broker.node.broker.lifecycle.is_pending_shutdown = False
+    broker.traces("broker_stopping")
 
 
 def test_a_broker_that_asks_at_once_is_sound() -> None:
