@@ -443,7 +443,6 @@ class SimProcess:
         if self._not_due % self.EARLY == 0:
             judge = watch(self, self._deadline)
             node.turn(self._kernel.now)
-            node.flush(self._kernel.now)
             judge()
 
     def _waits_for_processor(self) -> int:

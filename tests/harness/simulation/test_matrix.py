@@ -68,6 +68,7 @@ REQUIREMENTS = {
     "DP-16",
     "DP-17",
     "EP-04",
+    "EL-05",
     "MD-03",
     "MD-05",
     "QC-08",
