@@ -42,12 +42,12 @@ class QuorumWatch:
             self._written.clear()
 
     def _watch_election(self, now: int) -> None:
-        if self._standing_since >= 0:
-            if self._raft.leader_and_epoch[0] is not None:
-                self.elections.add(now - self._standing_since)
-                self._standing_since = -1
-        elif self._raft.role.name in STANDING:
-            self._standing_since = now
+        if self._raft.role.name in STANDING:  # one that asks for pre-votes still names the leader that it lost
+            if self._standing_since < 0:
+                self._standing_since = now
+        elif self._standing_since >= 0 and self._raft.leader_and_epoch[0] is not None:
+            self.elections.add(now - self._standing_since)
+            self._standing_since = -1
 
     def _watch_commits(self, now: int) -> None:
         end, committed = self._raft.end_offset, self._raft.high_watermark

@@ -149,7 +149,7 @@ def everything_in(lab: Lab) -> list[psutil.Process]:
 
 
 def test_after_kill_9_in_a_partition_hosts_heal_and_the_run_is_judged(lab: Lab, squall: Any) -> None:
-    seconds = 4.0
+    seconds = 10.0
     running = run_until_cut(squall, seconds)
     workers = load_workers(running)
     assert workers

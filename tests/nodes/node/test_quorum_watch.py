@@ -75,3 +75,27 @@ def test_an_election_lasts_from_standing_to_knowing_a_leader_whoever_wins(
     watch.observe(2500)
     watch.observe(2600)
     assert watch.elections.values() == [1500]
+
+
+def test_a_voter_that_asks_for_pre_votes_still_names_the_leader_that_it_lost(
+    replica: Replica, watch: QuorumWatch
+) -> None:
+    """KIP-996. Every second turn had counted as an election, and the average was far too short."""
+    replica.become("prospective", 3, 1)
+    for now in (1000, 1200, 1400):
+        watch.observe(now)
+    replica.become("candidate", None, 2)
+    watch.observe(1900)
+    replica.become("follower", 2, 2)
+    watch.observe(2500)
+    assert watch.elections.values() == [1500]
+
+
+def test_one_that_goes_back_to_the_leader_that_it_had_lost_has_stood_until_then(
+    replica: Replica, watch: QuorumWatch
+) -> None:
+    replica.become("prospective", 3, 1)
+    watch.observe(1000)
+    replica.become("follower", 3, 1)
+    watch.observe(1700)
+    assert watch.elections.values() == [700]

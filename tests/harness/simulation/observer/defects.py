@@ -665,11 +665,10 @@ def measures_elections_to_their_end_and_beyond(monkeypatch: pytest.MonkeyPatch) 
     """A voter that knows the next leader still counts as standing, and each turn ends another election."""
 
     def wrong(self: QuorumWatch, now: int) -> None:
-        if self._standing_since >= 0:
-            if self._raft.leader_and_epoch[0] is not None:
-                self.elections.add(now - self._standing_since)
-        elif self._raft.role.name in STANDING:
-            self._standing_since = now
+        if self._raft.role.name in STANDING:
+            self._standing_since = self._standing_since if self._standing_since >= 0 else now
+        elif self._standing_since >= 0 and self._raft.leader_and_epoch[0] is not None:
+            self.elections.add(now - self._standing_since)
 
     monkeypatch.setattr(QuorumWatch, "_watch_election", wrong)
 

@@ -5,7 +5,8 @@ turn, and compares averages and maxima at the end:
 
 * a commit takes from the turn in which a leader has written records to the one after which its high watermark is past
   them; what an earlier leader wrote counts from the turn in which the new one has it, and is not committed yet;
-* an election takes from the turn in which a voter stands to the one after which it knows a leader.
+* an election takes from the turn in which a voter stands to the one after which it stands no more and knows a leader. A
+  voter that asks for pre-votes still names the leader that it has lost, which ends nothing.
 
 Source: KIP-595; docs/metrics.md. Legal: an incarnation that has committed or elected nothing, which reports no number.
 """
@@ -80,10 +81,9 @@ class QuorumTimes(Rule):
 
 
 def _measure_election(measured: _Measured, raft: RaftReplica, now: int) -> None:
-    if measured.stood_at == NOBODY:
-        if isinstance(raft.role, Candidate | Prospective):
-            measured.stood_at = now
-    elif raft.leader_and_epoch[0] is not None:
+    if isinstance(raft.role, Candidate | Prospective):
+        measured.stood_at = now if measured.stood_at == NOBODY else measured.stood_at
+    elif measured.stood_at != NOBODY and raft.leader_and_epoch[0] is not None:
         measured.elections.append(now - measured.stood_at)
         measured.stood_at = NOBODY
 

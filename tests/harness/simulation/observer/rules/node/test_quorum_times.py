@@ -10,7 +10,7 @@ import pytest
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
-from squall.nodes.raft.roles import Candidate
+from squall.nodes.raft.roles import Candidate, Prospective
 from tests.nodes.node.test_node import Host
 
 MS = 1_000
@@ -75,6 +75,17 @@ def with_commits() -> Quorum:
 
 def test_an_election_lasts_until_a_leader_is_known() -> None:
     with_an_election().ends(elections=(30,))
+
+
+def test_a_voter_that_asks_for_pre_votes_still_names_the_leader_that_it_lost() -> None:
+    """Found when the observer looked twice in an instant: every second turn had counted as an election."""
+    quorum = Quorum()
+    follower = quorum.raft.role
+    quorum.turn(10, role=Prospective.__new__(Prospective), leader_and_epoch=(3, 5))
+    quorum.turn(20)
+    quorum.turn(30)
+    quorum.turn(40, role=follower, leader_and_epoch=(2, 6))
+    quorum.ends(elections=(30,))
 
 
 @pytest.mark.parametrize("told", [(29,), (30, 80), (20,)])
