@@ -201,13 +201,13 @@ def _of_requests(told: Told, done: _Done) -> Iterator[Finding]:
         yield f"connections to {listener}", opened[listener], done.opened[listener], done.opened[listener]
     if (names.PRODUCES, ()) not in told:
         return
+    yield names.MESSAGES_IN.name, told[names.MESSAGES_IN, ()], done.appended, done.appended
     unseen = ANY if done.closed else 0
     for metric, least, most in (
         (names.PRODUCES, done.produces, done.produces),
         (names.FAILED_PRODUCES, done.refused, done.failed),
         (names.BYTES_OUT, done.to_consumers, done.to_consumers),
         (names.REPLICATION_OUT, done.to_followers, done.to_followers),
-        (names.MESSAGES_IN, done.appended, done.appended),
         (names.FETCHES, done.fetches, ANY),
         (names.FAILED_FETCHES, done.refused_fetches, done.refused_fetches),
     ):
