@@ -9,6 +9,7 @@ client asks all of it and compares each response with what must follow from the 
 * `topic.py`          the topic of a check, and the records that the check has appended
 * `check.py`          which parts are asked, in which order
 * `descriptions.py`   Metadata, DescribeCluster, DescribeTopicPartitions, DescribeQuorum, DescribeLogDirs, coordinators
+* `api_versions.py`   ApiVersions: the same APIs in each version, and none that begins too late for older clients
 * `quorum.py`         Vote and its kind: what a controller must refuse
 * `topics.py`         CreateTopics, CreatePartitions, DeleteTopics
 * `settings.py`       DescribeConfigs, IncrementalAlterConfigs, UpdateFeatures

@@ -5,8 +5,9 @@ its high watermark suffice. Times are those of turns, so they are what a waiting
 
 * A commit takes from the turn in which the leader wrote a record to the one whose flush moved the high watermark past
   it.
-* An election takes from the turn in which this voter stood to the one in which it knew a leader (KIP-595: measured at
-  each candidate, whichever voter won).
+* An election takes from the turn in which this voter stood to the one in which it stood no more and knew a leader
+  (KIP-595: measured at each candidate, whichever voter won). One that asks for pre-votes still names the leader that it
+  has lost (KIP-996).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class QuorumWatch:
             self._written.clear()
 
     def _watch_election(self, now: int) -> None:
-        if self._raft.role.name in STANDING:  # one that asks for pre-votes still names the leader that it lost
+        if self._raft.role.name in STANDING:
             if self._standing_since < 0:
                 self._standing_since = now
         elif self._standing_since >= 0 and self._raft.leader_and_epoch[0] is not None:

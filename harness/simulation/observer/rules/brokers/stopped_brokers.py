@@ -7,9 +7,9 @@ until its session is over, as if it had been killed. It stops
 * without leave: `controlled.shutdown.timeout.ms` is over since it asked, or a controller has told this epoch that it
   is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
 
-Asserted when the broker begins to close. In the turn after it was told to stop, a heartbeat of it is under way: were it
-to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked, since it led
-nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
+Asserted when the broker begins to close. In the turn after its host has sent SIGTERM, a heartbeat of it is under way:
+were it to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked, since it
+led nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
 
 Source: CS-01, CS-04; KIP-631.
 """
@@ -49,8 +49,8 @@ class StoppedBrokers(Rule):
         """The events of a turn that is not examined yet: name, broker, and whether it has leave."""
         self._expired = False
         """Whether a request has expired in that turn."""
-        self._told: set[int] = set()
-        """The brokers that were told to stop after their last turn."""
+        self._terminated: set[int] = set()
+        """The brokers whose hosts have sent SIGTERM after their last turn."""
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         asked, told = request.body, None if request.answer is None else request.answer.response
@@ -66,7 +66,7 @@ class StoppedBrokers(Rule):
             self._expired = True
             return
         if name == "broker_stopping":
-            self._told.add(int(fields["broker"]))
+            self._terminated.add(int(fields["broker"]))
         broker = int(fields["broker"]), int(fields["epoch"])
         self._stops.append((name, broker, bool(fields.get("granted"))))
 
@@ -76,8 +76,8 @@ class StoppedBrokers(Rule):
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         expired, self._expired = self._expired, False
-        if self._told and node.config.node_id in self._told:
-            self._told.remove(node.config.node_id)
+        if self._terminated and node.config.node_id in self._terminated:
+            self._terminated.remove(node.config.node_id)
             if not expired:
                 _check_haste(process, node)
         if not self._stops:
@@ -104,7 +104,7 @@ class StoppedBrokers(Rule):
 
 
 def _check_haste(process: SimProcess, node: BaseNode) -> None:
-    """Check that a broker which was told to stop has asked its controller.
+    """Check that a broker whose host has sent SIGTERM has asked its controller for leave.
 
     What ends an earlier request in this turn may make it wait: an answer, or the end of the connection.
     """
@@ -118,5 +118,5 @@ def _check_haste(process: SimProcess, node: BaseNode) -> None:
     ):
         raise InvariantBroken(
             "CS-04",
-            f"{process.name} was told to stop, and waits {(due - process.now) / 1000:g} ms before it asks for leave",
+            f"{process.name} got SIGTERM, and waits {(due - process.now) / 1000:g} ms before it asks for leave",
         )

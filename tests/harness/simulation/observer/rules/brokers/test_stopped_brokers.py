@@ -21,7 +21,7 @@ class Broker:
     """Broker 1 of epoch 7, which has asked to stop at second 1."""
 
     def __init__(self, *, asks: bool = True, due_ms: int = PATIENCE_MS, hears: bool = False) -> None:
-        """`due_ms` after it was told to stop, it asks its controller, or gives up.
+        """`due_ms` after SIGTERM, it asks its controller, or gives up.
 
         `hears`: an answer, or the end of its connection to a controller, comes then.
         """
@@ -78,9 +78,7 @@ def test_its_patience_may_be_over() -> None:
 
 
 def test_a_broker_that_waits_for_its_next_heartbeat_breaks_it() -> None:
-    with pytest.raises(
-        InvariantBroken, match=r"^CS-04: b1 was told to stop, and waits 400 ms before it asks for leave"
-    ):
+    with pytest.raises(InvariantBroken, match=r"^CS-04: b1 got SIGTERM, and waits 400 ms before it asks for leave"):
         Broker(due_ms=400)
 
 
@@ -95,13 +93,13 @@ def test_so_may_the_end_of_an_earlier_request() -> None:
 
 
 def test_what_another_broker_does_next_says_nothing() -> None:
-    """A broker is told to stop between two turns, and the next turn may be that of another one."""
+    """SIGTERM comes between two turns, and the next turn may be that of another broker."""
     broker = Broker(asks=False, due_ms=400)
     broker.node.config.node_id = 2
     broker.traces("broker_stopping")
 
 
-def test_its_next_incarnation_was_not_told() -> None:
+def test_its_next_incarnation_got_no_sigterm() -> None:
     broker = Broker(asks=False, due_ms=400)
     broker.node.broker.lifecycle.is_pending_shutdown = False
     broker.traces("broker_stopping")
