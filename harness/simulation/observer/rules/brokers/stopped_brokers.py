@@ -8,8 +8,8 @@ until its session is over, as if it had been killed. It stops
   is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
 
 Asserted when the broker begins to close. In the turn after its host has sent SIGTERM, a heartbeat of it is under way:
-were it to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked, since it
-led nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
+were it to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked,
+since it led nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
 
 Source: CS-01, CS-04; KIP-631.
 """
