@@ -9,6 +9,7 @@ from squall.harness.simulation.observer.rules.applied_metadata import AppliedMet
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.brokers.ready_brokers import ReadyBrokers
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
 from squall.harness.simulation.observer.rules.brokers.stopped_brokers import StoppedBrokers
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
@@ -99,6 +100,7 @@ RULES: tuple[type[Rule], ...] = (
     AppliedSettings,
     ControlledShutdown,
     StoppedBrokers,
+    ReadyBrokers,
     SilentBrokers,
     ZooKeeperControllers,
     ClosedSessions,

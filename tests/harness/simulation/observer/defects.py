@@ -127,6 +127,11 @@ def stops_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lifecycle, "_hear_of_shutdown", hears)
 
 
+def asks_to_be_unfenced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker asks to be unfenced as soon as it is told its epoch, though it has not read its registration."""
+    monkeypatch.setattr(Lifecycle, "is_ready", property(lambda self: self.epoch >= 0))
+
+
 def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A voter votes for a candidate whose log ends above its own high watermark, whatever its own log has beyond."""
 

@@ -21,6 +21,7 @@ from squall.harness.simulation.observer.rules.applied_metadata import AppliedMet
 from squall.harness.simulation.observer.rules.applied_settings import AppliedSettings
 from squall.harness.simulation.observer.rules.balanced_leaders import BalancedLeaders
 from squall.harness.simulation.observer.rules.brokers.controlled_shutdown import ControlledShutdown
+from squall.harness.simulation.observer.rules.brokers.ready_brokers import ReadyBrokers
 from squall.harness.simulation.observer.rules.brokers.silent_brokers import SilentBrokers
 from squall.harness.simulation.observer.rules.brokers.stopped_brokers import StoppedBrokers
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
@@ -266,6 +267,13 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_stopped_brokers::test_a_broker_stops_by_leave",
         seed=2,
+    ),
+    Proof(
+        ReadyBrokers,
+        "BL-02",
+        defects.asks_to_be_unfenced_at_once,
+        "worlds",
+        "test_ready_brokers::test_a_broker_that_has_read_its_registration_asks_to_be_unfenced",
     ),
     Proof(
         SilentBrokers,
