@@ -27,7 +27,9 @@ class ReadyBrokers(Rule):
         asked = request.body
         if not isinstance(asked, BrokerHeartbeatRequest) or asked.want_fence:
             return
-        sender = node_of_quorum(self.cluster.running(asked.broker_id)) if asked.broker_id in self.cluster.names else None
+        sender = (
+            node_of_quorum(self.cluster.running(asked.broker_id)) if asked.broker_id in self.cluster.names else None
+        )
         if sender is None or sender.broker is None or sender.broker.lifecycle.epoch != asked.broker_epoch:
             return
         read = sender.broker.image.last_offset

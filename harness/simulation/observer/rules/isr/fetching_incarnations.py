@@ -8,13 +8,34 @@ Nor is it a broker that is not among the replicas which the leader has applied l
 left holds back every DeleteRecords, and is taken for its state when it returns (RA-01).
 Legal: the epoch of an earlier registration, until the follower has heard of the new one; clusters without a quorum.
 
+And a leader that serves a fetch knows the follower by it: not by an earlier incarnation, and not as further behind. One
+that goes by an earlier incarnation counts what may have been lost with it, until the follower has as much again.
+Asserted when a Fetch of a follower is answered, for what it names and gets without an error. Legal: a fetch that is
+served after a newer one has been; a leader that begins a new epoch, in which it knows nothing yet.
+
 Source: requirement IS-08, KIP-841, KIP-903.
 """
 
 from __future__ import annotations
 
-from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule, node_of_quorum
+from collections.abc import Iterator
+
+from squall.harness.simulation.observer.rules.rule import (
+    ReplicaTurn,
+    Rule,
+    is_of_follower,
+    node_of_quorum,
+    replica_named,
+)
+from squall.harness.simulation.observer.state.fetch_positions import place_of
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+NO_EPOCH = -1
 
 
 class FetchingIncarnations(Rule):
@@ -39,3 +60,33 @@ class FetchingIncarnations(Rule):
                     f"{replica.topic}-{replica.partition}: to its leader {turn.process.name}, broker {broker} fetches "
                     f"with the broker epoch {epoch}, and is registered with {registered.epoch}",
                 )
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        asked, told = request.body, None if request.answer is None else request.answer.response
+        if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse) or not is_of_follower(asked):
+            return
+        broker, epoch = asked.replica_state.replica_id, asked.replica_state.replica_epoch
+        if epoch < 0 or node_of_quorum(node) is None:
+            return
+        for replica, offset in _served(node, asked, told):
+            known = dict(replica.follower_epochs()).get(broker)
+            if known is None or (known, replica.follower_ends()[broker]) >= (epoch, offset):
+                continue
+            raise InvariantBroken(
+                "IS-08",
+                f"{replica.topic}-{replica.partition}: its leader {process.name} has served broker {broker} of epoch "
+                f"{epoch} from {offset}, and knows it by epoch {known} to be at {replica.follower_ends()[broker]}",
+            )
+
+
+def _served(node: BaseNode, asked: FetchRequest, told: FetchResponse) -> Iterator[tuple[TopicPartitionReplica, int]]:
+    """Yield the replicas that a request names and the answer serves, each with the offset from which."""
+    named = {place_of(topic, one.partition): one.fetch_offset for topic in asked.topics for one in topic.partitions}
+    for topic in told.responses:
+        for one in topic.partitions:
+            offset = named.get(place_of(topic, one.partition_index))
+            if offset is None or one.error_code or one.diverging_epoch.epoch != NO_EPOCH or node.broker is None:
+                continue
+            replica = replica_named(node.broker.replicas, topic.topic, bytes(topic.topic_id), one.partition_index)
+            if replica is not None and replica.is_leader:
+                yield replica, offset

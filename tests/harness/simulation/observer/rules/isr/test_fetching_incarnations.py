@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.records import RegisterBrokerRecord
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from tests.harness.simulation.observer.observed import Cluster, incarnation_id
 
 REPLICAS = (1, 2, 3)
@@ -52,3 +67,54 @@ def test_only_a_leader_is_held_to_it() -> None:
     cluster = Cluster()
     cluster.replica("b2").fetched_by[3] = -1
     cluster.show("b2")
+
+
+# -- what a leader serves, it takes note of ------------------------------------------------------------------------
+
+
+def serves(
+    *, known: tuple[int, int] | None, epoch: int = 7, offset: int = 20, error: int = 0, diverges: bool = False
+) -> None:
+    """A leader serves broker 3 of an epoch from an offset, and then knows it by (epoch, end)."""
+    replica = SimpleNamespace(
+        topic="t",
+        partition=0,
+        is_leader=True,
+        follower_epochs=lambda: [] if known is None else [(3, known[0])],
+        follower_ends=lambda: {3: -1 if known is None else known[1]},
+    )
+    replicas = SimpleNamespace(by_name=lambda *_: SimpleNamespace(replica=replica))
+    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    asked = FetchRequest(
+        replica_state=ReplicaState(3, epoch), topics=[FetchTopic(topic="t", partitions=[FetchPartition(0, 5, offset)])]
+    )
+    part = PartitionData(0, error, 20)
+    if diverges:
+        part.diverging_epoch = EpochEndOffset(4, 12)
+    request = ServerRequest(int(ApiKey.FETCH), 17, asked, "node-3", "PLAINTEXT", 1, 0)
+    request.answer = Answer(response=FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[part])]))
+    process: Any = SimpleNamespace(name="b1")
+    FetchingIncarnations(None).answered(process, node, request)  # type: ignore[arg-type]
+
+
+def test_a_leader_knows_a_follower_by_the_fetch_that_it_serves() -> None:
+    serves(known=(7, 20))
+
+
+@pytest.mark.parametrize("known", [(4, 90), (7, 19)])
+def test_a_leader_that_goes_by_an_earlier_incarnation_or_offset_breaks_is_08(known: tuple[int, int]) -> None:
+    with pytest.raises(
+        InvariantBroken, match=rf"^IS-08: t-0: .* broker 3 of epoch 7 from 20, .* epoch {known[0]} to be at {known[1]}$"
+    ):
+        serves(known=known)
+
+
+@pytest.mark.parametrize("known", [(8, 3), (7, 25), None])
+def test_it_may_have_served_a_newer_fetch_or_know_nothing_in_a_new_epoch(known: tuple[int, int] | None) -> None:
+    serves(known=known)
+
+
+def test_what_it_refuses_or_has_truncated_proves_nothing() -> None:
+    serves(known=(4, 90), error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    serves(known=(4, 90), diverges=True)
+    serves(known=(4, 90), epoch=-1)
