@@ -44,6 +44,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.begun_connections import BegunConnections
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
@@ -145,6 +146,7 @@ RULES: tuple[type[Rule], ...] = (
     CalmCluster,
     BalancedLeaders,
     PacedCluster,
+    BegunConnections,
     CountedMemory,
     DueWork,
     LimitedTurns,

@@ -23,7 +23,7 @@ A breach raises `InvariantBroken`, which ends the run and carries the event that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,7 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.effects import Effect
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.snapshots import SnapshotId
@@ -81,6 +82,7 @@ class Observer:
         self._on_power_loss = rules.having("power_lost")
         self._on_turn = rules.having("turned")
         self._on_early_turn = rules.having("turned_early")
+        self._on_early_release = rules.having("released_early")
         self._on_messages = rules.having("messages_seen")
         self._on_metadata = rules.having("metadata_touched")
         self._on_images = rules.having("images_examined")
@@ -214,6 +216,12 @@ class Observer:
                     hook(process, process.node, due, traced)
 
         return check
+
+    def early_release(self, process: SimProcess, effects: Sequence[Effect]) -> None:
+        """Check what leaves before the flush of a turn. Raises InvariantBroken."""
+        if process.node is not None:
+            for hook in self._on_early_release:
+                hook(process, process.node, effects)
 
     def _answered(self, process: SimProcess, request: ServerRequest) -> None:
         """Judge an answer within the turn that gives it. Whatever is raised then is raised after the turn.

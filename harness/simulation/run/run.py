@@ -234,6 +234,7 @@ class Simulation:
             traced=self._traced,
             on_iteration=self.observer.look if self.traces is None else self._look,
             on_early_turn=self.observer.early_turn,
+            on_early_release=self.observer.early_release,
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})

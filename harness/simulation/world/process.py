@@ -15,7 +15,7 @@ schedule can be shortened without shifting unrelated draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -25,7 +25,7 @@ from squall.harness.simulation.world.kernel import Kernel, Scheduled
 from squall.harness.simulation.world.network import ConnectionEnd, SimNetwork
 from squall.harness.simulation.world.streams import Streams
 from squall.nodes.node.base import BaseNode
-from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
+from squall.nodes.node.effects import Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1
@@ -100,13 +100,14 @@ class SimProcess:
         streams: Streams,
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_early_turn: Callable[[SimProcess, int], Callable[[], None]] | None = None,
+        on_early_release: Callable[[SimProcess, Sequence[Effect]], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
         buggify: SeededBuggify | None = None,
     ) -> None:
         """`on_loss` is called with the process's name when its disk has lost what was not durable.
 
         `on_early_turn` is called before a turn for which nothing is due, with the time that the node has named; what it
-        returns is called after that turn.
+        returns is called after that turn. `on_early_release` is called with what leaves before a turn's flush.
         """
         self.name = name
         self.address = address
@@ -120,6 +121,8 @@ class SimProcess:
         self.disk_failures = 0
         self.last_failure = ""
         self.unclean_restarts = 0
+        self.connecting: dict[int, int] = {}
+        """The connections that the node has begun to open, and since when; neither opened, closed nor failed."""
         self.last_inputs: list[Input] = []
         """The inputs of the last turn: (method of the node, arguments)."""
         self._listeners = dict(listeners)
@@ -131,6 +134,7 @@ class SimProcess:
         self._streams = streams
         self._on_iteration = on_iteration
         self._on_early_turn = on_early_turn
+        self._on_early_release = on_early_release
         self._on_loss = on_loss
         self._buggify = buggify
         self._stopped_cleanly = True
@@ -305,6 +309,7 @@ class SimProcess:
         self._ends.clear()
         self._ids.clear()
         self._held.clear()
+        self.connecting.clear()
         self._released = None
         self._shutdown_begun = False
         stopping, self._stopping = self._stopping, []
@@ -343,6 +348,7 @@ class SimProcess:
     def connected(self, end: ConnectionEnd) -> None:
         connection = self._ids.get(end.identity)
         if connection is not None and connection < 0:
+            self.connecting.pop(connection, None)
             self._enqueue("opened", connection, None)
 
     def delivered(self, end: ConnectionEnd, frame: bytes) -> None:
@@ -363,6 +369,7 @@ class SimProcess:
             self._enqueue("closed", connection)
 
     def _forget(self, connection: int) -> None:
+        self.connecting.pop(connection, None)
         self._ends.pop(connection, None)
         self._held.pop(connection, None)
 
@@ -410,6 +417,8 @@ class SimProcess:
                 node.tick(now)
             node.turn(now)
             if early := node.release_early():
+                if self._on_early_release is not None:
+                    self._on_early_release(self, early)
                 self._release(self.incarnation, early)
             node.flush(now)
         except CrashNow:
@@ -485,6 +494,7 @@ class SimProcess:
                 if end is not None:
                     self._network.send(end, b"".join(item.chunks))
             elif isinstance(item, Connect):
+                self.connecting[item.connection] = self._kernel.now
                 self._bind(self._network.connect(self.address, item.host, item.port, self), item.connection)
             elif isinstance(item, Close):
                 self._close(item.connection)

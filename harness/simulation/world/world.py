@@ -7,7 +7,7 @@ Every random stream is keyed by the run's seed and the name of its user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -36,6 +36,7 @@ from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.effects import Effect
 from squall.nodes.node.formatting import format_directory
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -193,14 +194,15 @@ class SimWorld:
         trace: Trace | None = None,
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_early_turn: Callable[[SimProcess, int], Callable[[], None]] | None = None,
+        on_early_release: Callable[[SimProcess, Sequence[Effect]], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
         network: type[SimNetwork] = SimNetwork,
         traced: Callable[[str, Trace], Trace] = lambda name, trace: trace,
     ) -> None:
         """Create the cluster.
 
-        `on_iteration` is called after each turn of a process, `on_early_turn` as `SimProcess` says, `on_loss` with a
-        host whose disk lost what was not synced. `traced` returns the trace that a host's node uses instead of `trace`,
+        `on_iteration` is called after each turn of a process, `on_early_turn` and `on_early_release` as `SimProcess`
+        says, `on_loss` with a host whose disk lost what was not synced. `traced` returns the trace that a host's node uses instead of `trace`,
         to which it passes everything on.
         """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
@@ -240,6 +242,7 @@ class SimWorld:
                 streams=self.streams,
                 on_iteration=on_iteration,
                 on_early_turn=on_early_turn,
+                on_early_release=on_early_release,
                 on_loss=on_loss,
                 buggify=rarities,
             )

@@ -21,6 +21,7 @@ from squall.harness.simulation.world.memory.controller_node import MemoryControl
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.effects import Effect
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
@@ -135,6 +136,9 @@ class Rule:
 
         Its effects are still in its outbox. The turn goes on with inputs, and all other hooks follow.
         """
+
+    def released_early(self, process: SimProcess, node: BaseNode, effects: Sequence[Effect]) -> None:
+        """What a node releases between its turn and its flush: the disk may still lose what it has written."""
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         """A turn touched the metadata quorum or an image. First of the hooks for that."""

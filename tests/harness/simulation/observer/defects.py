@@ -27,6 +27,7 @@ from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.channels import Connection, Connections, RequestChannel
+from squall.nodes.node.links import Links
 from squall.nodes.node.node import Node
 from squall.nodes.node.quorum_watch import STANDING, QuorumWatch
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -130,6 +131,17 @@ def stops_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
 def asks_to_be_unfenced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker asks to be unfenced as soon as it is told its epoch, though it has not read its registration."""
     monkeypatch.setattr(Lifecycle, "is_ready", property(lambda self: self.epoch >= 0))
+
+
+def waits_for_connections_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node never gives up a connection that is neither accepted nor refused."""
+    connect = Links._connect
+
+    def connects(self: Links, now: int, link: Any) -> None:
+        connect(self, now, link)
+        link.connect_deadline = NEVER
+
+    monkeypatch.setattr(Links, "_connect", connects)
 
 
 def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,13 +38,13 @@ TOPIC, TOPIC_ID = "events", bytes(range(16))
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
-def batch(base: int, epoch: int, *values: int) -> bytes:
+def batch(base: int, epoch: int, *values: int, timestamp: int = 1_000) -> bytes:
     """A batch of these values, stamped as a leader of this epoch does."""
-    return sealed(base, epoch, *(encode_value(value, 16) for value in values))
+    return sealed(base, epoch, *(encode_value(value, 16) for value in values), timestamp=timestamp)
 
 
-def sealed(base: int, epoch: int, *contents: bytes) -> bytes:
-    made = bytearray(build_batch([Record(value=content) for content in contents], timestamp=1_000))
+def sealed(base: int, epoch: int, *contents: bytes, timestamp: int = 1_000) -> bytes:
+    made = bytearray(build_batch([Record(value=content) for content in contents], timestamp=timestamp))
     patch(made, base, epoch)
     return bytes(made)
 
@@ -247,6 +247,7 @@ class HandMadeProcess:
     event_number: int = 0
     now: int = 0
     clock: Any = None
+    connecting: dict[int, int] = field(default_factory=dict)
     last_inputs: list[Any] = field(default_factory=list)
     disk: SimDisk = field(default_factory=lambda: SimDisk(Random(0)))
     crashes_in_calls: int = 0

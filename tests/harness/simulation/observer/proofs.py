@@ -56,6 +56,7 @@ from squall.harness.simulation.observer.rules.leader_epochs import LeaderEpochs
 from squall.harness.simulation.observer.rules.log_bounds import LogBounds
 from squall.harness.simulation.observer.rules.log_starts import LogStarts
 from squall.harness.simulation.observer.rules.new_logs import NewLogs
+from squall.harness.simulation.observer.rules.node.begun_connections import BegunConnections
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
@@ -609,6 +610,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_pace::test_a_heartbeat_more_or_less_is_legal",
         seed=2,
+    ),
+    Proof(
+        BegunConnections,
+        "CONNECT",
+        defects.waits_for_connections_for_ever,
+        "worlds",
+        "test_begun_connections::test_a_node_that_gives_up_in_time_is_sound",
+        seed=5,
     ),
     Proof(
         CountedMemory,

@@ -11,6 +11,8 @@ shows it. So the claims are compared with the disk, whose simulation knows what 
   the log may grow again before the file is written again;
 * when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
 * when a node empties its log of the metadata: the snapshot that takes its place, at that moment;
+* before the flush of a turn, where a node sends a Fetch of the metadata log that need not wait for it: its offset is not
+  above the durable one, since it acknowledges all below (KIP-595);
 * when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
 
 Legal: a disk that lies, or was wiped; content that nobody calls durable, and content that is.
@@ -20,16 +22,28 @@ Source: rule 17, QC-08, QC-20; fsync(2): a new name is durable once its director
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import QuorumTurn, ReplicaTurn, Rule
+from squall.harness.simulation.observer.rules.rule import (
+    QuorumTurn,
+    ReplicaTurn,
+    Rule,
+    is_of_quorum,
+    node_of_quorum,
+    wire_keys,
+)
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.node.effects import Effect, Send
 from squall.nodes.node.node import Node
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.protocol.requests.headers import decode_request
 from squall.nodes.raft.config import PARTITION, TOPIC
 from squall.nodes.raft.snapshots import SUFFIX as SNAPSHOT
 from squall.nodes.raft.snapshots import SnapshotId
@@ -37,6 +51,7 @@ from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
 from squall.nodes.storage.errors import CorruptFile
 
 SUFFIX = ".log"
+FETCH = wire_keys(ApiKey.FETCH)
 METADATA_DIRECTORY = f"{TOPIC}-{PARTITION}"
 
 
@@ -86,6 +101,16 @@ class DurableClaims(Rule):
             )
         self._look(turn.process, raft.config.directory, raft.log.durable_offset, raft.end_offset)
 
+    def released_early(self, process: SimProcess, node: BaseNode, effects: Sequence[Effect]) -> None:
+        with_quorum = node_of_quorum(node)
+        for effect in effects if with_quorum is not None else ():
+            if not isinstance(effect, Send) or effect.connection > 0:  # a response, to whoever has connected
+                continue
+            frame = b"".join(effect.chunks)
+            request = decode_request(frame)[1] if frame[:2] in FETCH else None
+            if with_quorum is not None and isinstance(request, FetchRequest) and is_of_quorum(request):
+                _check_acknowledged(process.name, with_quorum, request.topics[0].partitions[0].fetch_offset)
+
     def metadata_touched(self, process: SimProcess, node: Node) -> None:
         snapshots = node.raft.snapshots
         latest = snapshots.latest
@@ -123,6 +148,16 @@ class DurableClaims(Rule):
                 return
         for (topic, number), point in points.items():
             _check(process, f"{topic}-{number}", point, "has left as a recovery point")
+
+
+def _check_acknowledged(name: str, node: Node, offset: int) -> None:
+    durable = node.raft.log.durable_offset
+    if offset > durable:
+        raise InvariantBroken(
+            "DURABLE",
+            f"{name} fetches the metadata log from {offset} before it has flushed it, and only what is below {durable} is "
+            "durable",
+        )
 
 
 def _has_durable_snapshot(disk: SimDisk, end: int) -> bool:

@@ -164,6 +164,30 @@ def test_records_that_are_young_enough_stay() -> None:
         cluster.raise_start("b1", 1)
 
 
+def test_each_host_goes_by_the_times_of_its_own_records() -> None:
+    """A deposed leader wrote its own record later than the new one did, and is not truncated yet (seed 1001262)."""
+    cluster = aged(STAMP + 1_001)
+    cluster.change(leader=2, isr=[2, 3], tell=("b2", "b3"))
+    cluster.append(1, 14, "b2", "b3")
+    cluster.sent(15)
+    cluster.replica("b1").log.batches.append(batch(4, 0, 15, timestamp=STAMP + 900))
+    cluster.show("b1", "append")
+    cluster.commit("b2", "b3")
+    cluster.raise_start("b2", 5)
+
+
+def test_what_was_truncated_is_not_judged_by_its_time() -> None:
+    cluster = aged(STAMP + 1_001)
+    cluster.sent(14)
+    cluster.replica("b3").log.batches.append(batch(4, 0, 14, timestamp=STAMP + 900))
+    cluster.show("b3", "append")
+    cluster.change(leader=2, isr=[1, 2])
+    cluster.truncate("b3", 4)
+    cluster.append(1, 15, "b2", "b1", "b3")
+    cluster.commit("b1", "b2", "b3")
+    cluster.raise_start("b3", 5)
+
+
 def test_what_retention_leaves_in_the_files_of_an_empty_log_breaks_it() -> None:
     cluster = aged(STAMP + 1_001)
     lay_out(cluster, 2, 2)

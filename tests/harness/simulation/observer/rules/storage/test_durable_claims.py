@@ -11,6 +11,11 @@ import pytest
 from squall.harness.simulation.observer.rules.storage.durable_claims import METADATA_DIRECTORY, DurableClaims
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import Disturbance, SimDisk
+from squall.nodes.node.effects import Send
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.nodes.protocol.requests.headers import encode_request
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, write_offsets
 from tests.harness.simulation.observer.observed import batch
 
@@ -174,3 +179,31 @@ def test_a_metadata_log_may_give_way_to_a_durable_snapshot() -> None:
     host.disk.open(METADATA_SNAPSHOT).sync()
     host.disk.sync_directory(METADATA_DIRECTORY)
     empties_its_metadata_log(host)
+
+
+# -- what leaves before the flush ----------------------------------------------------------------------------------
+
+
+def sends_early(offset: int, *, connection: int = -3, topic: str = METADATA_TOPIC) -> None:
+    """Of the log of the metadata all below 9 is durable, and before the flush a Fetch from an offset leaves."""
+    fetch = FetchRequest(topics=[FetchTopic(topic=topic, partitions=[FetchPartition(0, 5, offset)])])
+    chunks = encode_request(int(ApiKey.FETCH), 12, 1, "node-1", fetch)
+    node: Any = SimpleNamespace(raft=SimpleNamespace(log=SimpleNamespace(durable_offset=9)))
+    host = Host()
+    host.rule.released_early(host.process, node, [Send(connection, chunks, early=True)])
+
+
+def test_a_voter_that_acknowledges_what_it_has_not_flushed_breaks_durable() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^DURABLE: b1 fetches the metadata log from 10 before .* below 9 is dur"
+    ):
+        sends_early(10)
+
+
+def test_it_may_acknowledge_what_is_durable_and_fetch_other_logs() -> None:
+    sends_early(9)
+    sends_early(10, topic="t")
+
+
+def test_what_leaves_on_a_connection_of_a_client_is_a_response() -> None:
+    sends_early(10, connection=3)
