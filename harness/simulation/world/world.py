@@ -202,8 +202,8 @@ class SimWorld:
         """Create the cluster.
 
         `on_iteration` is called after each turn of a process, `on_early_turn` and `on_early_release` as `SimProcess`
-        says, `on_loss` with a host whose disk lost what was not synced. `traced` returns the trace that a host's node uses instead of `trace`,
-        to which it passes everything on.
+        says, `on_loss` with a host whose disk lost what was not synced. `traced` returns the trace that a host's node
+        uses instead of `trace`, to which it passes everything on.
         """
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.streams = Streams(seed)

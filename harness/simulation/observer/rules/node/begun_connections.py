@@ -45,7 +45,7 @@ class BegunConnections(Rule):
         if self._overdue.get(process.name) == overdue:
             raise InvariantBroken(
                 "CONNECT",
-                f"{process.name} has waited for its connection {connection} for {(process.now - since) / MICROSECONDS:.3f}"
-                " s, and has not given it up",
+                f"{process.name} has waited for its connection {connection} for "
+                f"{(process.now - since) / MICROSECONDS:.3f} s, and has not given it up",
             )
         self._overdue[process.name] = overdue

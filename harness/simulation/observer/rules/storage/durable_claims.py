@@ -11,8 +11,8 @@ shows it. So the claims are compared with the disk, whose simulation knows what 
   the log may grow again before the file is written again;
 * when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
 * when a node empties its log of the metadata: the snapshot that takes its place, at that moment;
-* before the flush of a turn, where a node sends a Fetch of the metadata log that need not wait for it: its offset is not
-  above the durable one, since it acknowledges all below (KIP-595);
+* when a Fetch of the metadata log leaves before the flush of its turn: its offset is not above the durable one, since
+  it acknowledges all below (KIP-595);
 * when a process has ended: the same below each recovery point in the checkpoint file that it leaves.
 
 Legal: a disk that lies, or was wiped; content that nobody calls durable, and content that is.
@@ -155,8 +155,8 @@ def _check_acknowledged(name: str, node: Node, offset: int) -> None:
     if offset > durable:
         raise InvariantBroken(
             "DURABLE",
-            f"{name} fetches the metadata log from {offset} before it has flushed it, and only what is below {durable} is "
-            "durable",
+            f"{name} fetches the metadata log from {offset} before it has flushed it, and only what is below {durable} "
+            "is durable",
         )
 
 
