@@ -170,9 +170,10 @@ class FetchContext:
                     watch.leave()
                     self.news.pop(watch, None)
 
-    def resolve_failed(self, replicas: Replicas) -> None:
+    def resolve_absent(self, replicas: Replicas) -> None:
+        """Look up again what was not found, or is another replica by now: it may have been removed and added again."""
         for watch in self.news:
-            if watch.failed:
+            if watch.failed or watch.hosted is None or watch.hosted.removed:
                 watch.resolve(replicas)
 
     def enter(self) -> None:
@@ -302,7 +303,7 @@ class FetchSessions:
         session.arrived_at = now
         if self._ignores_additions:
             session.news = waiting
-        session.resolve_failed(self._replicas)
+        session.resolve_absent(self._replicas)
         self._count(session)
         while self.watched > self._most_watched and session.id:
             if not self._make_room(now, session):

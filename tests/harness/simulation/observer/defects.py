@@ -25,7 +25,9 @@ from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.node.channels import Connection, Connections, RequestChannel
 from squall.nodes.node.links import Links
 from squall.nodes.node.node import Node
@@ -126,6 +128,18 @@ def stops_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
         return self.may_close
 
     monkeypatch.setattr(Lifecycle, "_hear_of_shutdown", hears)
+
+
+def begins_a_reassignment_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reassignment that has all it needs when it is asked for is begun, and not completed at once."""
+    begin = ReassignmentControl._begin
+
+    def begins(self: ReassignmentControl, *arguments: Any) -> PartitionChangeRecord | None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(self, "completion", lambda *_: None)
+            return begin(self, *arguments)
+
+    monkeypatch.setattr(ReassignmentControl, "_begin", begins)
 
 
 def asks_to_be_unfenced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

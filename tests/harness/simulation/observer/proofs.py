@@ -667,3 +667,14 @@ PROOFS: tuple[Proof, ...] = (
         seed=9,
     ),
 )
+
+PARTS: tuple[Proof, ...] = (
+    Proof(
+        RecoveredCluster,
+        "RA-05",
+        defects.begins_a_reassignment_and_waits,
+        "reassign-chaos",
+        "test_recovery::test_a_reassignment_that_has_all_it_needs_is_complete_at_the_end",
+    ),
+)
+"""Proofs of what a rule asserts beside its first invariant, and no other rule does."""

@@ -12,12 +12,13 @@ from squall.harness.simulation.run import run as simulation
 from squall.harness.simulation.run.run import SimOptions, SimResult, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.nodes.mutants import MUTANTS
-from tests.harness.simulation.observer.proofs import PROOFS, Proof
+from tests.harness.simulation.observer.proofs import PARTS, PROOFS, Proof
 from tests.harness.simulation.observer.test_against_history import BROKEN
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "simulation.md"
 BY_RULE = [pytest.param(proof, id=proof.rule.__name__) for proof in PROOFS]
+BY_RULE += [pytest.param(proof, id=f"{proof.rule.__name__}-{proof.name}") for proof in PARTS]
 DEFECTS = [one for one in BY_RULE if not one.values[0].mutants]
 
 

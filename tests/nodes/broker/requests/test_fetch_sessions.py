@@ -29,7 +29,7 @@ from squall.nodes.protocol.messages.fetch import (
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.replication.ports import FetchBounds
 from squall.nodes.replication.replica import TopicPartitionReplica
-from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, topic_id
+from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, topic_id
 
 IDLE = 120 * SECOND
 
@@ -221,6 +221,15 @@ def test_a_topic_partition_that_comes_to_be_is_found(world: World) -> None:
     assert consumer.begin({0: 0}).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     world.create()
     assert answer(consumer.fetch({})).responses[0].partitions[0].error_code == 0
+
+
+def test_a_replica_that_was_removed_and_added_again_is_found_at_once(led: World) -> None:
+    """Two reassignments between two fetches of a session; the second one made this broker the leader again."""
+    consumer = Fetcher(led)
+    consumer.begin({0: 0})
+    led.change(replicas=[OTHER, THIRD], isr=[OTHER, THIRD], leader=OTHER)
+    led.change(replicas=[OWN, OTHER, THIRD], isr=[OWN, OTHER, THIRD], leader=OWN)
+    assert answer(consumer.fetch({0: 0})).responses == [], "no news, and no error"
 
 
 def test_a_parked_fetch_looks_only_at_what_has_changed(led: World, monkeypatch: pytest.MonkeyPatch) -> None:
