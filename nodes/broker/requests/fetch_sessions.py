@@ -68,7 +68,7 @@ class Watch(Watcher):
         self.hosted: HostedPartition | None = None
         self.absence = 0
         self.failed = False
-        """Whether the last response was an error; if so, the topic-partition is looked up again."""
+        """Whether the last response was an error."""
         self.told_high_watermark = NOTHING_TOLD
         self.told_log_start = NOTHING_TOLD
 

@@ -25,11 +25,13 @@ class ReadyBrokers(Rule):
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         asked = request.body
-        if not isinstance(asked, BrokerHeartbeatRequest) or asked.want_fence:
+        if (
+            not isinstance(asked, BrokerHeartbeatRequest)
+            or asked.want_fence
+            or asked.broker_id not in self.cluster.names
+        ):
             return
-        sender = (
-            node_of_quorum(self.cluster.running(asked.broker_id)) if asked.broker_id in self.cluster.names else None
-        )
+        sender = node_of_quorum(self.cluster.running(asked.broker_id))
         if sender is None or sender.broker is None or sender.broker.lifecycle.epoch != asked.broker_epoch:
             return
         read = sender.broker.image.last_offset

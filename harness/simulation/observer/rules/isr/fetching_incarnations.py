@@ -30,6 +30,7 @@ from squall.harness.simulation.observer.rules.rule import (
 from squall.harness.simulation.observer.state.fetch_positions import place_of
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -66,9 +67,9 @@ class FetchingIncarnations(Rule):
         if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse) or not is_of_follower(asked):
             return
         broker, epoch = asked.replica_state.replica_id, asked.replica_state.replica_epoch
-        if epoch < 0 or node_of_quorum(node) is None:
+        if epoch < 0 or node.broker is None or node_of_quorum(node) is None:
             return
-        for replica, offset in _served(node, asked, told):
+        for replica, offset in _served(node.broker.replicas, asked, told):
             known = dict(replica.follower_epochs()).get(broker)
             if known is None or (known, replica.follower_ends()[broker]) >= (epoch, offset):
                 continue
@@ -79,14 +80,16 @@ class FetchingIncarnations(Rule):
             )
 
 
-def _served(node: BaseNode, asked: FetchRequest, told: FetchResponse) -> Iterator[tuple[TopicPartitionReplica, int]]:
+def _served(
+    replicas: Replicas, asked: FetchRequest, told: FetchResponse
+) -> Iterator[tuple[TopicPartitionReplica, int]]:
     """Yield the replicas that a request names and the answer serves, each with the offset from which."""
     named = {place_of(topic, one.partition): one.fetch_offset for topic in asked.topics for one in topic.partitions}
     for topic in told.responses:
         for one in topic.partitions:
             offset = named.get(place_of(topic, one.partition_index))
-            if offset is None or one.error_code or one.diverging_epoch.epoch != NO_EPOCH or node.broker is None:
+            if offset is None or one.error_code or one.diverging_epoch.epoch != NO_EPOCH:
                 continue
-            replica = replica_named(node.broker.replicas, topic.topic, bytes(topic.topic_id), one.partition_index)
+            replica = replica_named(replicas, topic.topic, bytes(topic.topic_id), one.partition_index)
             if replica is not None and replica.is_leader:
                 yield replica, offset

@@ -103,12 +103,14 @@ class DurableClaims(Rule):
 
     def released_early(self, process: SimProcess, node: BaseNode, effects: Sequence[Effect]) -> None:
         with_quorum = node_of_quorum(node)
-        for effect in effects if with_quorum is not None else ():
+        if with_quorum is None:
+            return
+        for effect in effects:
             if not isinstance(effect, Send) or effect.connection > 0:  # a response, to whoever has connected
                 continue
             frame = b"".join(effect.chunks)
             request = decode_request(frame)[1] if frame[:2] in FETCH else None
-            if with_quorum is not None and isinstance(request, FetchRequest) and is_of_quorum(request):
+            if isinstance(request, FetchRequest) and is_of_quorum(request):
                 _check_acknowledged(process.name, with_quorum, request.topics[0].partitions[0].fetch_offset)
 
     def metadata_touched(self, process: SimProcess, node: Node) -> None:
