@@ -69,6 +69,7 @@ from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.harness.simulation.strangers.recreated_topics import SHARE as RECREATING
 from squall.harness.simulation.strangers.recreated_topics import RecreatedTopics
 from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn, draw_successions
+from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
@@ -245,6 +246,7 @@ class Simulation:
         for continuation in options.continuations:
             self.world.kernel.at(continuation.at, self.world.streams.reseed, continuation.seed)
         self.witness.watch(self.world)
+        self.budget = FaultBudget(self.world, scenario.cluster.topics)
         self.clock = _SimClock(self.world)
         self.workload = workload_of(scenario.workload, scenario.loaded_topics)
         self.run_id = str(uuid.uuid5(RUNS, self._command()))
@@ -463,7 +465,7 @@ class Simulation:
             self.recreated_topics = RecreatedTopics(self.world, PATIENCE, like, sent)
             strangers.append(self.recreated_topics)
         if self.world.streams.stream("whether an administrator attends").random() < ATTENDING:
-            strangers.append(AttentiveAdministrator(self.world, PATIENCE, like, sent))
+            strangers.append(AttentiveAdministrator(self.world, PATIENCE, like, sent, self.budget))
         return strangers
 
     async def _nemesis(self) -> None:
@@ -504,7 +506,7 @@ class Simulation:
             faults = spliced(drawn, self.seed, self.options.kinds, self.options.continuations, self.world.kernel.now)
             self.faults = [str(fault) for fault in faults]
             operator = self.world.operator()
-            swarm = Swarm(self.world, faults, topics.values(), operator, self.moments)
+            swarm = Swarm(self.world, faults, self.budget, operator, self.moments)
             self.begun = swarm.begun
             swarm.on_begin = lambda fault: self.witness.swarm_fault(fault.kind, fault.hosts)
             await swarm.run()

@@ -100,7 +100,7 @@ class Spending(Witness):
         self.exceeded = False
         schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
         self._lengths = {fault.id: fault.for_s for fault in schedule.faults}
-        self._topics = scenario.cluster.topics.values()
+        self._topics = scenario.cluster.topics
         self._budget: FaultBudget
 
     def watch(self, world: SimWorld) -> None:

@@ -12,7 +12,8 @@ own topic often, and what it does depends on what it sees:
   the log (`SETTINGS`).
 
 Nothing is expected of the answers; the observer judges what becomes of the topic. `min.insync.replicas` and the number
-of replicas are never below those of the load's topic, since the fault budget decides by them what may be lost.
+of replicas are never below those of the load's topic, since the fault budget decides by them what may be lost. It also
+decides when `min.insync.replicas` may change.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from random import Random
 from squall.harness.conformance.client import Patience
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.strangers.own_topic import TIMEOUT_MS, OwnTopic
+from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -82,7 +85,14 @@ Step = Callable[[MetadataResponsePartition], Awaitable[object]]
 class AttentiveAdministrator:
     """See the module."""
 
-    def __init__(self, world: SimWorld, patience: Patience, like: TopicOptions, on_send: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        patience: Patience,
+        like: TopicOptions,
+        on_send: Callable[[int], None],
+        budget: FaultBudget,
+    ) -> None:
         """The topic is `like` this one, with one topic-partition.
 
         `on_send` is called with each value that a broker should append, before it is sent.
@@ -90,6 +100,7 @@ class AttentiveAdministrator:
         self._rng: Random = world.streams.stream(STREAM)
         self._own = OwnTopic(world, patience, like, self._rng, on_send, FIRST_VALUE)
         self._like = like
+        self._budget = budget
         self._name = ""
         self._led: tuple[int, int] = (-1, -1)
         """Leader and leader epoch when it looked last."""
@@ -166,7 +177,14 @@ class AttentiveAdministrator:
 
     async def _change_min_isr(self, _seen: MetadataResponsePartition) -> None:
         value = self._rng.randint(self._like.min_insync_replicas, self._like.replication_factor)
-        await self._alter(AlterableConfig(MIN_ISR, SET, str(value)))
+        if not self._budget.allows_edit(0.0):
+            return
+        done = False
+        self._budget.edit_begun()
+        try:
+            done = await self._alter(AlterableConfig(MIN_ISR, SET, str(value)))
+        finally:
+            self._budget.edit_ended(answered=done)
 
     async def _change_setting(self, _seen: MetadataResponsePartition) -> None:
         name = self._rng.choice(sorted(SETTINGS))
@@ -175,9 +193,11 @@ class AttentiveAdministrator:
         else:
             await self._alter(AlterableConfig(name, SET, self._rng.choice(SETTINGS[name])))
 
-    async def _alter(self, setting: AlterableConfig) -> None:
+    async def _alter(self, setting: AlterableConfig) -> bool:
+        """Return whether an answer says that it is done. Otherwise it may still be done later."""
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, self._name, [setting])])
-        await self._own.answer(self._own.client.any_broker(), request, IncrementalAlterConfigsResponse)
+        told = await self._own.answer(self._own.client.any_broker(), request, IncrementalAlterConfigsResponse)
+        return told is not None and told.responses[0].error_code == ErrorCode.NONE
 
     async def _move(self, seen: MetadataResponsePartition) -> None:
         """Onto those that are out of sync first, then any others; which one is preferred is drawn."""

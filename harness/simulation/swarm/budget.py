@@ -12,7 +12,8 @@ unregistered, which tells the controller that it has, all of them count:
   as in Kafka (EL-06). Then only the ISR's promise is left, and the ISR may be one broker. So no broker loses data from
   an operator's change of that setting until all ISRs are full again, and no operator changes it while a loss is
   outstanding. The change lasts until the operator has its answers, however long these take; one without an answer may
-  still arrive later, for as long as a fault can hold a message;
+  still arrive later, for as long as a fault can hold a message. This holds for any topic, also for one that a stranger
+  (`strangers`) has made and changes for good (seed 1001965 of worlds);
 * a broker that stops and does not know whether it is registered waits for an answer, but not for ever. Without one it
   proves an earlier epoch at its next start, if any, and the controller may take its stop for a crash (seed 60105 of
   worlds). So its clean restart counts as a crash;
@@ -27,7 +28,7 @@ registered with its present incarnation, and serves. Faults that do not fit are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.kinds import MOVE_VOTER, RECONFIGURE_BROKER, UNREGISTER_BROKER
@@ -56,12 +57,12 @@ DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 class FaultBudget:
     """Which brokers have crashed since the cluster was last whole, and which may crash next."""
 
-    def __init__(self, world: SimWorld, topics: Iterable[TopicOptions]) -> None:
-        """`topics` are those with records that must survive. The smallest min.insync.replicas counts."""
-        topics = list(topics)
+    def __init__(self, world: SimWorld, topics: Mapping[str, TopicOptions]) -> None:
+        """`topics`, by name, are those with records that must survive. The smallest min.insync.replicas counts."""
         self._world = world
-        self._min_isr = min((topic.min_insync_replicas for topic in topics), default=1)
-        self._all_synced = bool(topics) and all(topic.config.get(FLUSH_MESSAGES) == 1 for topic in topics)
+        self._topics = sorted(topics)
+        self._min_isr = min((topic.min_insync_replicas for topic in topics.values()), default=1)
+        self._all_synced = bool(topics) and all(topic.config.get(FLUSH_MESSAGES) == 1 for topic in topics.values())
         self._crashed: dict[str, bool] = {}
         self._under_way: dict[str, list[str]] = {}
         """By host, the kinds of the allowed faults that count and are not over; they may be late to begin."""
@@ -113,12 +114,15 @@ class FaultBudget:
         return node is None or node.broker is None or node.broker.lifecycle.epoch != NO_EPOCH
 
     def allows_edit(self, duration: float) -> bool:
-        """Return whether an operator may change min.insync.replicas now and restore it after `duration` seconds."""
+        """Return whether an operator may change min.insync.replicas now and restore it after `duration` seconds.
+
+        Zero where nothing is restored, as with topics of strangers.
+        """
         image = self._settle()
         if any(self._crashed.values()):
             return False
         if self._edited_until is None:
-            self._settings = None if image is None else rules_of(image)
+            self._settings = None if image is None else rules_of(image, self._topics)
         self._edited_until = max(self._edited_until or 0.0, self._world.kernel.time() + duration)
         return True
 
@@ -138,7 +142,7 @@ class FaultBudget:
         if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
             self._crashed.clear()
             over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
-            if over and not self._edits and self._settings == rules_of(image):
+            if over and not self._edits and self._settings == rules_of(image, self._topics):
                 self._edited_until = None
         return image
 
@@ -181,7 +185,6 @@ class FaultBudget:
         return registered is not None and registered.active and registered.epoch == process.node.broker.lifecycle.epoch
 
 
-def rules_of(image: MetadataImage) -> list[str | None]:
-    """Return whether eligible leaders are kept, then the min ISR of each topic, ordered by topic name."""
-    kept = str(image.keeps_eligible_leaders)
-    return [kept] + [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]
+def rules_of(image: MetadataImage, topics: Iterable[str]) -> list[str | None]:
+    """Return whether eligible leaders are kept, then the min ISR of each of these topics."""
+    return [str(image.keeps_eligible_leaders), *(image.topic_settings(name).get(MIN_ISR) for name in topics)]

@@ -15,14 +15,13 @@ then on progress is required.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 
 from pydantic import TypeAdapter
 
 from squall.harness.hosts.system import CONTROLLER_PORT
-from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES, UNREGISTER_BROKER
@@ -71,11 +70,11 @@ class Swarm:
         self,
         world: SimWorld,
         faults: list[SwarmFault],
-        topics: Iterable[TopicOptions] = (),
+        budget: FaultBudget | None = None,
         operator: ClusterOperator | None = None,
         moments: Moments | None = None,
     ) -> None:
-        """`topics` are those whose records must survive.
+        """Without a `budget` no records must survive.
 
         `moments` are those that the traces of the world's nodes pass through; aimed faults need them."""
         self.counts: dict[str, int] = {}
@@ -85,7 +84,7 @@ class Swarm:
         self.on_begin: Callable[[SwarmFault], None] = lambda fault: None
         self._world = world
         self._faults = faults
-        self._budget = FaultBudget(world, topics)
+        self._budget = budget or FaultBudget(world, {})
         self._voters = VoterBudget(world)
         self._operator = operator
         self._moments = moments or Moments()

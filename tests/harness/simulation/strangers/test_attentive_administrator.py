@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from squall.harness.conformance.client import Patience
+from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.strangers.attentive_administrator import FIRST_VALUE, NAMES, AttentiveAdministrator
+from squall.harness.simulation.swarm.budget import FaultBudget
+from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.protocol.messages.incremental_alter_configs import AlterableConfig
 from squall.nodes.protocol.messages.metadata import MetadataResponsePartition
-from tests.harness.simulation.strangers.visited import Visited
+from tests.harness.simulation.strangers.visited import SECOND, Visited
 
 EVERYTHING = {"append", "cancel", "change_min_isr", "change_setting", "delete_records", "elect", "move"}
 
@@ -17,7 +23,25 @@ class Attended(Visited[AttentiveAdministrator]):
     """Four brokers; the client's topic has three replicas."""
 
     def __init__(self) -> None:
-        super().__init__(AttentiveAdministrator, brokers=4)
+        self.altered: list[bool] = []
+        """For each change of a setting, whether a broker might have lost its data meanwhile."""
+        super().__init__(self.made, brokers=4)
+
+    def made(
+        self, world: SimWorld, patience: Patience, like: TopicOptions, on_send: Callable[[int], None]
+    ) -> AttentiveAdministrator:
+        self.budget = FaultBudget(world, {"events": like})
+        return AttentiveAdministrator(world, patience, like, on_send, self.budget)
+
+    def change_min_isr(self, *, answered: bool) -> None:
+        """Let it change the setting once, and be told so or not."""
+
+        async def alter(_setting: AlterableConfig) -> bool:
+            self.altered.append(self.budget.allows("power-loss-broker", "b1", 1.0, at_once=True))
+            return answered
+
+        self.client._alter = alter  # type: ignore[method-assign]
+        self.world.kernel.run_until_complete(self.client._change_min_isr(MetadataResponsePartition()))
 
     def load(self, seconds: int) -> None:
         super().load(seconds)
@@ -79,3 +103,26 @@ def test_a_creation_of_unknown_outcome_is_not_repeated_under_the_same_name() -> 
         attended.world.processes[name].crash()
     attended.load(60)
     assert (attended.client.names, attended.client.done) == (NAMES, {})
+
+
+def test_it_changes_no_min_isr_while_a_loss_is_outstanding() -> None:
+    """EL-06: the change would leave nobody eligible but the ISR, which may be one broker."""
+    attended = Attended()
+    assert attended.budget.allows("power-loss-broker", "b1", 1.0)
+    attended.change_min_isr(answered=True)
+    assert attended.altered == []
+    attended.world.switch_off()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_nobody_loses_data_while_it_changes_min_isr(answered: bool) -> None:
+    """Seed 1001965 of worlds: the list of eligible leader replicas was emptied, and the only member of the ISR lost
+    power. A change without an answer may still arrive."""
+    attended = Attended()
+    attended.change_min_isr(answered=answered)
+    assert attended.altered == [False], "no loss is allowed meanwhile"
+    attended.world.kernel.run_for(SECOND)
+    assert attended.budget.allows("power-loss-broker", "b1", 1.0) is answered
+    attended.world.kernel.run_for(20 * SECOND)
+    assert attended.budget.allows("power-loss-broker", "b1", 1.0)
+    attended.world.switch_off()

@@ -22,22 +22,31 @@ SECOND = 1_000_000
 class Cluster:
     """A running cluster of three brokers with one topic-partition on all of them."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *others: TopicOptions, synced: bool = False) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        others: Mapping[str, TopicOptions] | None = None,
+        *,
+        synced: bool = False,
+    ) -> None:
         self.world = SimWorld(ClusterShape(config=dict(FAST, **(config or {}))), 1, topics={})
         self.world.start()
-        self.world.kernel.run_until_complete(self._create_topic())
-        self.budget = FaultBudget(self.world, [self.options(synced=synced), *others])
+        self.create_topic("events")
+        self.budget = FaultBudget(self.world, {"events": self.options(synced=synced)} | dict(others or {}))
         self.under_way: list[tuple[str, str]] = []
 
     @staticmethod
     def options(*, synced: bool = False) -> TopicOptions:
         return TopicOptions(min_insync_replicas=2, config={FLUSH_MESSAGES: 1} if synced else {})
 
-    async def _create_topic(self) -> None:
+    def create_topic(self, name: str) -> None:
+        self.world.kernel.run_until_complete(self._create_topic(name))
+
+    async def _create_topic(self, name: str) -> None:
         controllers = [(place.address, place.port) for place in self.world.places if place.is_controller]
         admin = NativeAdmin(self.world.connector(), self.world.bootstrap(), controllers)
-        await create_topics(admin, (Topic("events", 1, 3, (("min.insync.replicas", "2"),)),), 30)
-        await await_whole(admin, 3, {"events": 1}, 30)
+        await create_topics(admin, (Topic(name, 1, 3, (("min.insync.replicas", "2"),)),), 30)
+        await await_whole(admin, 3, {name: 1}, 30)
         await admin.close()
 
     def allows(self, kind: str, host: str) -> bool:
@@ -171,6 +180,18 @@ def test_a_change_without_an_answer_may_still_arrive() -> None:
     cluster.end()
 
 
+def test_a_change_that_nobody_reverts_is_over_once_all_isrs_are_full() -> None:
+    """A stranger's topic keeps its other min ISR, and new topics appear; those of the load are as they were."""
+    cluster = Cluster()
+    assert cluster.budget.allows_edit(duration=0.0)
+    cluster.budget.edit_begun()
+    cluster.create_topic("tended")
+    cluster.budget.edit_ended(answered=True)
+    cluster.world.kernel.run_for(SECOND)
+    assert cluster.allows("wipe-disk", "b1")
+    cluster.end()
+
+
 def test_a_broker_that_runs_but_is_not_registered_again_is_not_back() -> None:
     cluster = Cluster()
     assert cluster.allows("power-loss-broker", "b1")
@@ -208,7 +229,7 @@ def test_a_power_loss_is_a_crash_where_every_record_is_synced_before_it_is_ackno
 
 
 def test_one_topic_that_relies_on_replication_makes_a_power_loss_a_loss() -> None:
-    cluster = Cluster(None, TopicOptions(min_insync_replicas=2), synced=True)
+    cluster = Cluster(others={"others": TopicOptions(min_insync_replicas=2)}, synced=True)
     assert cluster.allows("power-loss-broker", "b1")
     assert not cluster.allows("power-loss-broker", "b2")
     cluster.end()
@@ -223,7 +244,7 @@ def test_a_broker_that_is_slow_to_stop_is_killed_only_where_it_may_crash(other_l
     restart = SwarmFault(0.5, "restart-broker", ("b2",), 0.1)
     pause = SwarmFault(0.5005, "pause-broker", ("b2",), 15.0, words={"fault": "pause", "target": "b2"})
     faults = [loss, restart, pause] if other_lost_records else [restart, pause]
-    swarm = Swarm(cluster.world, faults, [cluster.options()])
+    swarm = Swarm(cluster.world, faults, cluster.budget)
     cluster.world.kernel.run_until_complete(swarm.run())
     assert swarm.postponed == 0
     assert cluster.world.processes["b2"].incarnation == 2

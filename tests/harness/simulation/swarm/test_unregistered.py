@@ -46,8 +46,9 @@ class Watched:
         self.world.start()
         self.world.kernel.run_for(5 * SECOND)
         self.b2 = next(place.node_id for place in self.world.places if place.name == "b2")
-        fault, topics = SwarmFault(0.5, UNREGISTER_BROKER, ("b2",), 3.0, amount), [TopicOptions(min_insync_replicas=2)]
-        self.swarm = Swarm(self.world, [fault], topics, self.world.operator())
+        fault = SwarmFault(0.5, UNREGISTER_BROKER, ("b2",), 3.0, amount)
+        budget = FaultBudget(self.world, {"events": TopicOptions(min_insync_replicas=2)})
+        self.swarm = Swarm(self.world, [fault], budget, self.world.operator())
         self.at_half_time: list[bool] = []
         self.world.kernel.at(
             self.world.kernel.now + 2 * SECOND, lambda: self.at_half_time.append(self.incarnation() is None)
