@@ -55,6 +55,7 @@ from squall.harness.simulation.observer.rules.plausible_messages import Plausibl
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
+from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
@@ -90,6 +91,7 @@ RULES: tuple[type[Rule], ...] = (
     DurableClaims,
     QuorumProgress,
     QuorumCommitment,
+    CountedVoters,
     QuorumLeader,
     QuorumVoters,
     QuorumFollowing,

@@ -49,7 +49,7 @@ from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Answered, Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.replication import Fetcher
+from squall.nodes.raft.replication import FetchService, Fetcher
 from squall.nodes.raft.roles import Follower, Leader, Unattached
 from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voters import VoterSet
@@ -165,6 +165,20 @@ def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> 
         return bool(vote_request.end_offset >= self._core.high_watermark)
 
     monkeypatch.setattr(Elections, "_covers", covers)
+
+
+def counts_a_voter_that_has_to_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum tells a voter to truncate, and counts for it what its log had before."""
+    serve = FetchService._serve
+
+    def counts(self: FetchService, now: int, request: Any, fetch_request: Any) -> None:
+        serve(self, now, request, fetch_request)
+        role, log = self._core.quorum.role, self._core.log
+        if isinstance(role, Leader) and fetch_request.replica_id in role.others:
+            if log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch) is not None:
+                role.others[fetch_request.replica_id].end_offset = fetch_request.offset
+
+    monkeypatch.setattr(FetchService, "_serve", counts)
 
 
 def cuts_committed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:

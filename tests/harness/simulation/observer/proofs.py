@@ -67,6 +67,7 @@ from squall.harness.simulation.observer.rules.plausible_messages import Plausibl
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
+from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
@@ -184,6 +185,14 @@ PROOFS: tuple[Proof, ...] = (
         "hw-counts-old-epoch",
         "voter-crash-storm",
         "test_invariants::test_a_healthy_course_breaks_nothing",
+    ),
+    Proof(
+        CountedVoters,
+        "QC-17",
+        defects.counts_a_voter_that_has_to_truncate,
+        "worlds",
+        "test_quorum_rules::test_a_leader_counts_for_a_voter_what_that_has",
+        seed=4,
     ),
     Proof(
         QuorumLeader,

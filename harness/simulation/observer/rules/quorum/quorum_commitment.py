@@ -13,6 +13,7 @@ has replaced.
 from __future__ import annotations
 
 from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.nodes.raft.roles import Leader
 
@@ -39,7 +40,7 @@ class QuorumCommitment(Rule):
         if last is None:
             return
         names = [self.cluster.names[voter] for voter in voters.ids]
-        having = [name for name in names if name == own.name or log.has(name, last) or self._holds(name, last)]
+        having = [name for name in names if name == own.name or voter_has(self.cluster, name, last)]
         if len(having) < voters.majority:
             raise InvariantBroken(
                 "HWM",
@@ -47,10 +48,16 @@ class QuorumCommitment(Rule):
                 f"{last} is at {having} only, {voters.majority} of {list(voters.ids)} are needed",
             )
 
-    def _holds(self, name: str, batch: Batch) -> bool:
-        """Whether a running voter's log has this batch now; it may have started since it was last examined."""
-        node = node_of_quorum(self.cluster.processes[name].node)
-        if node is None or not node.raft.log.start_offset <= batch.base <= batch.last < node.raft.end_offset:
-            return False
-        reads = batches_of(lambda offset, upper: node.raft.log.read(offset, READ_BYTES), batch.base, batch.last + 1)
-        return next((found for found, _ in reads), None) == batch
+
+def voter_has(cluster: ObservedCluster, name: str, batch: Batch) -> bool:
+    """Return whether a host's metadata log has this batch, or was last seen to have it in whichever incarnation."""
+    return cluster.quorum.has(name, batch) or _holds(cluster, name, batch)
+
+
+def _holds(cluster: ObservedCluster, name: str, batch: Batch) -> bool:
+    """Whether a running voter's log has this batch now; it may have started since it was last examined."""
+    node = node_of_quorum(cluster.processes[name].node)
+    if node is None or not node.raft.log.start_offset <= batch.base <= batch.last < node.raft.end_offset:
+        return False
+    reads = batches_of(lambda offset, upper: node.raft.log.read(offset, READ_BYTES), batch.base, batch.last + 1)
+    return next((found for found, _ in reads), None) == batch

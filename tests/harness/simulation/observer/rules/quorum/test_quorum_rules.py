@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_voters import QuorumVoters
@@ -197,6 +198,73 @@ def test_a_voter_that_has_just_started_has_what_is_in_its_log() -> None:
     quorum.nodes[2].raft.end_offset = 1
     quorum.leads(1, 1, start=0)
     QuorumCommitment(quorum.cluster).quorum_moved(quorum.turn(1))
+
+
+# -- what a leader counts -------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """C1 leads, and has one batch of its epoch that is not committed, up to offset 2."""
+
+    def __init__(self) -> None:
+        self.quorum = Quorum()
+        self.rule = CountedVoters(self.quorum.cluster)
+        self.has(1, EPOCH)
+        self.quorum.leads(1, start=0)
+        self.role: Leader = self.quorum.nodes[1].raft.role
+
+    def has(self, number: int, epoch: int) -> None:
+        content = sealed(0, epoch, b"one", b"two")
+        self.quorum.cluster.quorum.examine((f"c{number}", 1), lambda offset, upper: content, 0, 2)
+
+    def counts(self, **ends: int) -> None:
+        for name, end in ends.items():
+            self.role.others[int(name[1:])] = ReplicaProgress(end)
+        self.rule.turned(self.quorum.processes[1], self.quorum.nodes[1])  # type: ignore[arg-type]
+
+
+def test_a_leader_counts_for_a_voter_what_that_has() -> None:
+    counting = Counting()
+    counting.counts(c2=0, c3=-1)
+    counting.has(2, EPOCH)
+    counting.counts(c2=2, c3=0)
+    counting.counts(c2=0)
+    counting.counts(c2=2)
+
+
+@pytest.mark.parametrize("other", [None, EPOCH - 1])
+def test_a_leader_does_not_count_what_a_voter_lacks_or_has_otherwise(other: int | None) -> None:
+    """QC-17: a Fetch after which the voter has to truncate, or a refused AppendEntries, acknowledges nothing."""
+    counting = Counting()
+    counting.has(2, EPOCH)
+    if other is not None:
+        counting.has(3, other)
+    counting.counts(c2=2, c3=0)
+    with pytest.raises(InvariantBroken, match=r"^QC-17: c1 leads .* up to 2 for c3, .* batch 0–1 of epoch 5"):
+        counting.counts(c2=2, c3=2)
+
+
+def test_a_voter_whose_log_begins_at_what_it_is_counted_for_has_a_snapshot() -> None:
+    counting = Counting()
+    counting.quorum.nodes[2].raft.log.start_offset = 2
+    counting.counts(c2=2)
+
+
+def test_a_new_leader_counts_anew() -> None:
+    """What the former role had seen acknowledged is no proof: the voter may have truncated since."""
+    counting = Counting()
+    counting.has(2, EPOCH)
+    counting.counts(c2=2)
+    counting.quorum.cluster.quorum.cut(("c2", 1), 0)
+    counting.role.epoch = EPOCH + 1
+    with pytest.raises(InvariantBroken, match=r"^QC-17: c1 leads quorum epoch 6"):
+        counting.counts(c2=2)
+
+
+def test_what_is_committed_has_been_compared() -> None:
+    counting = Counting()
+    counting.quorum.cluster.quorum.commit(("c1", 1), 2, EPOCH)
+    counting.counts(c2=2)
 
 
 # -- voters ---------------------------------------------------------------------------------------------------------
