@@ -9,7 +9,8 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
 * when a log was truncated, or opened again, no snapshot is left at an offset above its end: there it would be taken for
   one of the records that come to be there;
 * when a host has started again, its replica knows the batches of the newest snapshot that its log reaches, apart from
-  those that later batches have pushed out of the last five (rule 7).
+  those that later batches have pushed out of the last five (rule 7). A clean stop writes one at the log's end, so when
+  a host has died, the rule reads the newest file that is there. A power loss may take that file with it.
 
 Legal: a producer that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was
 truncated below the snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId, Watched
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.producers import BATCHES_KEPT, ProducedBatch, ProducerStates
@@ -36,9 +38,12 @@ Windows = dict[int, tuple[int, tuple[ProducedBatch, ...]]]
 class _Kept:
     """The snapshots of one replica by offset, the incarnation of its host, and where its last segment began."""
 
+    directory: str
     incarnation: int
     active_base: int
     snapshots: dict[int, Windows]
+    left: tuple[int, Windows] | None = None
+    """The newest snapshot that the last incarnation has left, and its offset."""
 
     def forget_unneeded(self, start: int) -> None:
         """Forget the snapshots that the replica may remove: all below the log's start but the newest two."""
@@ -58,17 +63,28 @@ class ProducerSnapshots(Rule):
         for place in [place for place in self._kept if place[1] == key and place[0] not in replicas]:
             del self._kept[place]
 
+    def died(self, process: SimProcess) -> None:
+        for (name, _), kept in self._kept.items():
+            if name == process.name:
+                kept.left = newest_left(process.disk, kept.directory)
+
+    def power_lost(self, name: str) -> None:
+        for place, kept in self._kept.items():
+            if place[0] == name:
+                kept.left = None
+
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
         process, log = turn.process, turn.replica.log
         place, base = (process.name, (turn.replica.topic_id, turn.replica.partition)), log.active_base_offset
         kept = self._kept.get(place)
         if kept is None:
-            self._kept[place] = _Kept(process.incarnation, base, {})
+            self._kept[place] = _Kept(log.directory, process.incarnation, base, {})
             return
         if turn.cut is not None or kept.incarnation != process.incarnation:
             check_none_above(turn.watched.log.name, process, turn.replica)
         if turn.cut is not None:
             kept.snapshots = {at: one for at, one in kept.snapshots.items() if log.start_offset < at <= turn.cut}
+            kept.left = None
         if kept.incarnation != process.incarnation:
             kept.incarnation = process.incarnation
             self._check_start(turn, kept)
@@ -81,38 +97,57 @@ class ProducerSnapshots(Rule):
         kept.active_base = base
 
     def _check_start(self, turn: ReplicaTurn, kept: _Kept) -> None:
-        process, replica = turn.process, turn.replica
+        process, replica, left = turn.process, turn.replica, kept.left
         if not process.disk.keeps_promises or replica.log.start_offset == replica.end_offset:
             kept.snapshots.clear()
         kept.snapshots = {at: one for at, one in kept.snapshots.items() if at <= replica.end_offset}
-        if kept.snapshots:
-            at = max(kept.snapshots)
-            check_remembered(turn.watched.log.name, process.name, replica, at, kept.snapshots[at])
+        snapshots = dict(kept.snapshots)
+        if left is not None and process.disk.keeps_promises:
+            at, end = left[0], replica.end_offset
+            snapshots |= dict([left]) if at == end or replica.log.start_offset < at < end else {}
+        if snapshots:
+            at = max(snapshots)
+            check_remembered(turn.watched.log.name, process.name, replica, at, snapshots[at])
 
 
 def check_none_above(log: str, process: SimProcess, replica: TopicPartitionReplica) -> None:
     """Check that no snapshot file is at an offset above the log's end."""
-    with process.disk.at_no_cost():
-        names = process.disk.list(replica.log.directory)
-    for name in names:
-        if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit() and int(name[: -len(SUFFIX)]) > replica.end_offset:
-            raise InvariantBroken(
-                "DP-05",
-                f"{log}: {process.name} has a snapshot of producers at {int(name[: -len(SUFFIX)])}, and its log ends "
-                f"at {replica.end_offset}",
-            )
+    at = max(_snapshots_in(process.disk, replica.log.directory), default=0)
+    if at > replica.end_offset:
+        raise InvariantBroken(
+            "DP-05",
+            f"{log}: {process.name} has a snapshot of producers at {at}, and its log ends at {replica.end_offset}",
+        )
+
+
+def _snapshots_in(disk: SimDisk, directory: str) -> list[int]:
+    """The offsets of the snapshots in a log's directory."""
+    with disk.at_no_cost():
+        names = [name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX)]
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _read(disk: SimDisk, directory: str, at: int) -> tuple[bool, Windows | None]:
+    """Whether there is a snapshot at this offset, and what it holds; None if it is damaged."""
+    content, read = disk.content(f"{directory}/{at:020d}{SUFFIX}"), ProducerStates(disk, directory)
+    return content is not None, windows_of(read) if content is not None and read.decode(content) else None
+
+
+def newest_left(disk: SimDisk, directory: str) -> tuple[int, Windows] | None:
+    """Return the newest sound snapshot in a log's directory, and its offset."""
+    found = ((at, _read(disk, directory, at)[1]) for at in sorted(_snapshots_in(disk, directory), reverse=True))
+    return next(((at, windows) for at, windows in found if windows is not None), None)
 
 
 def check_snapshot(log: str, process: SimProcess, replica: TopicPartitionReplica, at: int) -> Windows:
     """Compare the snapshot file at the offset of a roll with what the replica knows, and return its content."""
-    path = f"{replica.log.directory}/{at:020d}.snapshot"
-    content, read = process.disk.content(path), ProducerStates(process.disk, replica.log.directory)
-    if content is None or not read.decode(content):
-        found = "no snapshot" if content is None else "a damaged snapshot"
+    there_is, written = _read(process.disk, replica.log.directory, at)
+    if written is None:
+        found = "a damaged snapshot" if there_is else "no snapshot"
         raise InvariantBroken(
             "DP-05", f"{log}: {process.name} rolled its log at {at}, and there is {found} of producers"
         )
-    written, known = windows_of(read), windows_of(replica.log.producers)
+    known = windows_of(replica.log.producers)
     for producer_id, (_, batches) in written.items():
         if batches and batches[-1].last_offset >= at:
             raise InvariantBroken(

@@ -49,7 +49,7 @@ from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Answered, Hint
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.replication import FetchService, Fetcher
+from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Follower, Leader, Unattached
 from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voters import VoterSet
@@ -174,9 +174,10 @@ def counts_a_voter_that_has_to_truncate(monkeypatch: pytest.MonkeyPatch) -> None
     def counts(self: FetchService, now: int, request: Any, fetch_request: Any) -> None:
         serve(self, now, request, fetch_request)
         role, log = self._core.quorum.role, self._core.log
-        if isinstance(role, Leader) and fetch_request.replica_id in role.others:
-            if log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch) is not None:
-                role.others[fetch_request.replica_id].end_offset = fetch_request.offset
+        known = role.others.get(fetch_request.replica_id) if isinstance(role, Leader) else None
+        diverges = log.divergence(fetch_request.offset, fetch_request.last_fetched_epoch) is not None
+        if known is not None and diverges:
+            known.end_offset = fetch_request.offset
 
     monkeypatch.setattr(FetchService, "_serve", counts)
 

@@ -60,8 +60,8 @@ class CountedVoters(Rule):
             return
         raise InvariantBroken(
             "QC-17",
-            f"{process.name} leads quorum epoch {epoch} and counts records up to {end} for {voter}, which does not have "
-            f"batch {last}",
+            f"{process.name} leads quorum epoch {epoch} and counts records up to {end} for {voter}, which does not "
+            f"have batch {last}",
         )
 
     def _begins_at(self, voter: str, end: int) -> bool:

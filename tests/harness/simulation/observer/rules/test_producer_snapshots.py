@@ -39,6 +39,14 @@ class Host:
         self.producers.take_snapshot(self.end)
         self.base, self.segments = self.end, self.segments + 1
 
+    def stop(self) -> None:
+        """Stop cleanly: that writes a snapshot at the log's end."""
+        self.producers.take_snapshot(self.end)
+        self.die()
+
+    def die(self) -> None:
+        self.rule.died(SimpleNamespace(name="b1", disk=self.disk))  # type: ignore[arg-type]
+
     def restart(self, *, restored: bool = True) -> None:
         """Start again; all records are deleted, so only the newest snapshot tells of producers."""
         self.incarnation += 1
@@ -170,6 +178,64 @@ def test_a_disk_that_was_wiped_owes_no_snapshot() -> None:
     host.disk.wipe()
     host.restart(restored=False)
     host.look()
+
+
+@pytest.mark.parametrize("records_left", [True, False])
+def test_dp_05_breaks_when_a_start_forgets_what_a_clean_stop_wrote(records_left: bool) -> None:
+    host = rolled(3)
+    host.produce(1, producer=8)
+    host.start = 2 if records_left else host.end
+    host.look()
+    host.stop()
+    host.restart(restored=False)
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* knows nothing of producer \d; its snapshot at 4 has"):
+        host.look()
+
+
+def test_a_start_that_remembers_what_a_clean_stop_wrote_is_sound() -> None:
+    host = rolled(3)
+    host.produce(1, producer=8)
+    host.look()
+    host.stop()
+    host.restart()
+    host.look()
+
+
+@pytest.mark.parametrize("wiped", [True, False])
+def test_a_snapshot_that_went_with_the_power_is_not_missed(wiped: bool) -> None:
+    host = Host()
+    host.produce(1)
+    host.stop()
+    host.rule.power_lost("b1")
+    if wiped:
+        host.disk.wipe()
+    host.end = 0
+    host.producers.restore(0)
+    host.restart()
+    host.look()
+
+
+def test_a_log_that_is_truncated_at_its_start_owes_nothing_to_what_a_stop_wrote() -> None:
+    host = Host()
+    host.produce(3)
+    host.stop()
+    host.end = 2
+    host.producers.restore(2)
+    host.restart(restored=False)
+    host.produce(1, producer=8)
+    host.look(cut=2)
+
+
+def test_a_damaged_snapshot_is_passed_over_at_a_start() -> None:
+    host = Host()
+    host.produce(1)
+    host.producers.take_snapshot(1)
+    host.disk.open(f"events-0/{2:020d}.snapshot", create=True).append(b"nonsense")
+    host.die()
+    host.end = 2
+    host.restart(restored=False)
+    with pytest.raises(InvariantBroken, match=r"^DP-05: .* knows nothing of producer 7; its snapshot at 1 has"):
+        host.look()
 
 
 # -- a truncation -------------------------------------------------------------------------------------------------
