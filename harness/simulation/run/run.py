@@ -68,7 +68,7 @@ from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.harness.simulation.strangers.recreated_topics import SHARE as RECREATING
 from squall.harness.simulation.strangers.recreated_topics import RecreatedTopics
-from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn, draw_successions
+from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn
 from squall.harness.simulation.swarm.budget import FaultBudget
 from squall.harness.simulation.swarm.distant import draw_distant
 from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
@@ -81,6 +81,7 @@ from squall.harness.simulation.swarm.patterns import draw_patterns
 from squall.harness.simulation.swarm.power_losses import draw_power_losses
 from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.splits import draw_splits
+from squall.harness.simulation.swarm.successions import draw_successions
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.swarm.unregistered import draw_unregistered
 from squall.harness.simulation.swarm.voter_changes import draw_voter_changes

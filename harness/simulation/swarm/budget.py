@@ -138,7 +138,7 @@ class FaultBudget:
 
     def _settle(self) -> MetadataImage | None:
         """Forget faults that are over, judged by the newest committed image."""
-        image = self._newest_image()
+        image = self.newest_image()
         if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
             self._crashed.clear()
             over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
@@ -155,7 +155,7 @@ class FaultBudget:
         self._failing_controllers = open_now
         return True
 
-    def _newest_image(self) -> MetadataImage | None:
+    def newest_image(self) -> MetadataImage | None:
         """Return the newest committed image of any running node."""
         nodes = [process.node for process in self._world.processes.values() if process.node is not None]
         images = [node.controller.committed for node in nodes if isinstance(node, Node) and node.controller is not None]

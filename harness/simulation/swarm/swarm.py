@@ -27,6 +27,7 @@ from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES, UNREGISTER_BROKER
 from squall.harness.simulation.swarm.moments import Moment, Moments
 from squall.harness.simulation.swarm.moved import port_of
+from squall.harness.simulation.swarm.successions import Successions
 from squall.harness.simulation.swarm.unregistered import WITH_EMPTY_DISK
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -88,6 +89,7 @@ class Swarm:
         self._voters = VoterBudget(world)
         self._operator = operator
         self._moments = moments or Moments()
+        self._successions = Successions(world, self._budget.newest_image)
         for name, host in world.sim_hosts.items():
             host.may_kill = partial(self._budget.allows, "crash-broker", name, 0.0, at_once=True)
 
@@ -99,6 +101,7 @@ class Swarm:
 
     async def _in_its_time(self, index: int, fault: SwarmFault) -> None:
         await asyncio.sleep(fault.at)
+        fault = self._successions.cast(fault)
         if not self._allowed(fault):
             self.postponed += 1
             return

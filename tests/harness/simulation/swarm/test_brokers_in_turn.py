@@ -1,18 +1,16 @@
-"""Brokers that lead one after the other: alone, for how long, and that the others return; or by successions."""
+"""Brokers that lead one after the other: alone, for how long, and that the others return."""
 
 from __future__ import annotations
 
-from itertools import combinations, groupby, pairwise
+from itertools import groupby, pairwise
 
 import pytest
 
 from squall.harness.simulation.swarm.brokers_in_turn import (
     SESSIONS,
     SHARE_OF_LOAD,
-    STOP,
     STOPS,
     draw_brokers_in_turn,
-    draw_successions,
 )
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 
@@ -65,49 +63,3 @@ def test_without_others_and_without_controllers_of_their_own_brokers_are_all_up(
     brokers: tuple[str, ...], controllers: tuple[str, ...]
 ) -> None:
     assert not any(draw_brokers_in_turn(seed, brokers, controllers, LOAD, SESSION) for seed in range(50))
-
-
-# --- Successions -------------------------------------------------------------------------------------------------
-
-LAG = 2.0
-SUCCEEDING = {seed: drawn for seed in range(300) if (drawn := draw_successions(seed, BROKERS, CONTROLLERS, LOAD, LAG))}
-
-
-def successions(drawn: list[SwarmFault]) -> list[list[SwarmFault]]:
-    """Three cuts and two stops each."""
-    assert len(drawn) % 5 == 0
-    return [drawn[at : at + 5] for at in range(0, len(drawn), 5)]
-
-
-def test_a_share_of_the_seeds_has_successions_and_draws_the_same_again() -> None:
-    assert 60 < len(SUCCEEDING) < 120
-    assert {seed: draw_successions(seed, BROKERS, CONTROLLERS, LOAD, LAG) for seed in SUCCEEDING} == SUCCEEDING
-    assert max(fault.latest_end for drawn in SUCCEEDING.values() for fault in drawn) < LOAD
-
-
-def test_the_second_leader_is_cut_off_before_the_first_one_stops_and_stops_while_nobody_reaches_another() -> None:
-    for drawn in SUCCEEDING.values():
-        for *cuts, first, second in successions(drawn):
-            assert [fault.kind for fault in (first, second)] == [STOP, STOP] and first.at < second.at
-            assert {frozenset(cut.hosts) for cut in cuts} == {
-                frozenset(pair) for pair in combinations({host for cut in cuts for host in cut.hosts}, 2)
-            }
-            assert min(cut.at for cut in cuts if second.hosts[0] in cut.hosts) < first.at
-            assert all(cut.at <= first.at + 1e-5 and second.at < cut.latest_end for cut in cuts)
-
-
-def test_a_succession_is_over_before_a_follower_is_too_far_behind() -> None:
-    for drawn in SUCCEEDING.values():
-        for one in successions(drawn):
-            assert max(fault.latest_end for fault in one) - min(fault.at for fault in one) < LAG
-
-
-@pytest.mark.parametrize(
-    ("brokers", "controllers"),
-    [(("b1", "b2"), ("c1",)), (("b1", "b2", "b3"), ("b1", "b2", "b3"))],
-    ids=["two", "combined"],
-)
-def test_two_brokers_and_those_that_are_controllers_have_no_successions(
-    brokers: tuple[str, ...], controllers: tuple[str, ...]
-) -> None:
-    assert not any(draw_successions(seed, brokers, controllers, LOAD, LAG) for seed in range(50))
