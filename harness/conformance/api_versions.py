@@ -6,6 +6,7 @@ all from Kafka 2.1 on are to be served (KIP-896). Nothing else shows it, since c
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
@@ -44,12 +45,16 @@ LOWEST: Final = {
 }
 """The version with which each API of a broker begins since Kafka 4.0 (KIP-896)."""
 FEATURES_SINCE: Final = 3
+METADATA_VERSION: Final = "metadata.version"
 LEVEL_ZERO_SINCE: Final = 4
 """A client that asks in an older version cannot read that a feature may have level 0 (KAFKA-17011)."""
 
 
 async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """Every version of ApiVersions names the same APIs, and the features that its clients can read."""
+    """Every version of ApiVersions names the same APIs, and the features that its clients can read.
+
+    All nodes are at the same levels (KIP-584).
+    """
     address = client.rng.choice((*client.brokers, *client.controllers))
     answers = {version: await _asked(client, address, version) for version in range(LEVEL_ZERO_SINCE + 1)}
     newest = answers[LEVEL_ZERO_SINCE]
@@ -66,12 +71,27 @@ async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
     readable = {name: levels for name, levels in supported.items() if levels[0] > 0}
     older = {one.name: (one.min_version, one.max_version) for one in answers[FEATURES_SINCE].supported_features}
     expect(address, f"the features of ApiVersions v{FEATURES_SINCE}", older, readable)
+    await client.settled(partial(_expect_equal_levels, client, address))
     for one in newest.finalized_features:
         expect(address, f"the levels of {one.name}", one.min_version_level, one.max_version_level)
         low, high = supported.get(one.name, (0, -1))
         expect(
             address, f"whether {one.name} is of a level that is supported", low <= one.max_version_level <= high, True
         )
+
+
+async def _expect_equal_levels(client: ConformanceClient, address: Address) -> None:
+    """Expect that a node is at the same levels as another one. A quorum has the version of its metadata among them."""
+    other = client.rng.choice((*client.brokers, *client.controllers))
+    levels = [await _levels(client, one) for one in (address, other)]
+    expect(address, f"the levels of all features, at another node {levels[1]}", levels[0], levels[1])
+    if client.controllers:
+        expect(address, f"whether {METADATA_VERSION} has a level", METADATA_VERSION in levels[0], True)
+
+
+async def _levels(client: ConformanceClient, address: Address) -> dict[str, int]:
+    answer = await _asked(client, address, LEVEL_ZERO_SINCE)
+    return {one.name: one.max_version_level for one in answer.finalized_features}
 
 
 async def _asked(client: ConformanceClient, address: Address, version: int) -> ApiVersionsResponse:

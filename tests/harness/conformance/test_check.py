@@ -7,6 +7,7 @@ Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.controller import features
-from squall.nodes.node import announced_features
+from squall.nodes.node import announced_features, base
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages import ApiKey
@@ -143,6 +144,7 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (api_versions.announced, ApiVersionsResponse, more(each("supported_features"), "min_version")),
     (api_versions.announced, ApiVersionsResponse, put(each("supported_features"), max_version=0)),
     (api_versions.announced, ApiVersionsResponse, more(each("api_keys"), "min_version")),
+    (api_versions.announced, ApiVersionsResponse, put(ITSELF, finalized_features=[])),
     (descriptions.cluster, MetadataResponse, put(ITSELF, controller_id=99)),
     (descriptions.cluster, DescribeClusterResponse, put(each("brokers"), port=1)),
     (descriptions.cluster, DescribeClusterResponse, put(ITSELF, error_code=0)),
@@ -326,6 +328,20 @@ def test_features_that_the_wrong_versions_of_a_response_name_are_seen(
 ) -> None:
     monkeypatch.setattr(announced_features, "LEVEL_ZERO_SINCE", since)
     with pytest.raises(NotConforming, match=named):
+        conformance(1, (api_versions.announced,))
+
+
+def test_nodes_at_different_levels_of_a_feature_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    announce, levels = announced_features.announce, count(1)
+
+    def differs(*arguments: Any) -> ApiVersionsResponse:
+        response = announce(*arguments)
+        for one in response.finalized_features:
+            one.max_version_level = one.min_version_level = next(levels)
+        return response
+
+    monkeypatch.setattr(base, "announce", differs)
+    with pytest.raises(NotConforming, match="the levels of all features, at another node"):
         conformance(1, (api_versions.announced,))
 
 

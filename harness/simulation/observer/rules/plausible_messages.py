@@ -2,6 +2,10 @@
 
 A voter refuses such a message and traces `implausible`. In simulation every sender is one of our nodes, so each is a
 bug. Asserted in the turn that refuses the message.
+
+A voter cannot see that a node which announces or ends its leadership never led that epoch: it refuses an earlier epoch
+as out of date, and follows whoever names a later one. So the observer looks at each BeginQuorumEpoch and EndQuorumEpoch
+that is answered. Legal: one that arrives long after another leads.
 """
 
 from __future__ import annotations
@@ -13,7 +17,11 @@ from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
+from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from squall.nodes.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from squall.nodes.protocol.requests.session import ServerRequest
 
 
 class PlausibleMessages(Rule):
@@ -30,6 +38,19 @@ class PlausibleMessages(Rule):
 
     def died(self, process: SimProcess) -> None:
         self._refused.clear()
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        message = request.body
+        if not isinstance(message, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            return
+        for part in (part for topic in message.topics for part in topic.partitions):
+            name, led = self.cluster.names.get(part.leader_id), self.cluster.quorum.leaders.get(part.leader_epoch)
+            if name is not None and name != led:
+                raise InvariantBroken(
+                    "ELECT",
+                    f"{process.name} is told by {type(message).__name__} that {name} leads quorum epoch "
+                    f"{part.leader_epoch}, which {led or 'nobody'} has led",
+                )
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         if self._refused:

@@ -44,6 +44,7 @@ from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatReque
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Answered, Hint
@@ -165,6 +166,16 @@ def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> 
         return bool(vote_request.end_offset >= self._core.high_watermark)
 
     monkeypatch.setattr(Elections, "_covers", covers)
+
+
+def announces_itself_in_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum announces itself in the epoch before its own."""
+    begin = messages.begin_quorum_epoch
+
+    def earlier(config: Any, epoch: int, *arguments: Any, **named: Any) -> Any:
+        return begin(config, epoch - 1, *arguments, **named)
+
+    monkeypatch.setattr(messages, "begin_quorum_epoch", earlier)
 
 
 def counts_a_voter_that_has_to_truncate(monkeypatch: pytest.MonkeyPatch) -> None:

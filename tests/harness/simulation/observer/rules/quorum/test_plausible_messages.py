@@ -1,0 +1,56 @@
+"""ELECT as the observer asserts it of messages: who says that it leads an epoch of the quorum has led it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import begin_quorum_epoch as begin
+from squall.nodes.protocol.messages import end_quorum_epoch as end
+
+C9 = 9
+"""No node of the cluster."""
+
+
+class Told:
+    """C2 is told who leads. C1 has led epochs 3 and 5, c3 epoch 4."""
+
+    def __init__(self) -> None:
+        cluster = ObservedCluster()
+        cluster.names = {1: "c1", 2: "c2", 3: "c3"}
+        for epoch, name in ((3, "c1"), (4, "c3"), (5, "c1")):
+            cluster.quorum.one_leader(epoch, name)
+        self.rule = PlausibleMessages(cluster)
+
+    def by(self, message: Any) -> None:
+        process: Any = SimpleNamespace(name="c2")
+        request: Any = SimpleNamespace(body=message)
+        self.rule.answered(process, SimpleNamespace(), request)  # type: ignore[arg-type]
+
+
+def begins(leader: int, epoch: int) -> begin.BeginQuorumEpochRequest:
+    part = begin.PartitionDataRequest(leader_id=leader, leader_epoch=epoch)
+    return begin.BeginQuorumEpochRequest(topics=[begin.TopicDataRequest(partitions=[part])])
+
+
+def ends(leader: int, epoch: int) -> end.EndQuorumEpochRequest:
+    part = end.PartitionDataRequest(leader_id=leader, leader_epoch=epoch)
+    return end.EndQuorumEpochRequest(topics=[end.TopicDataRequest(partitions=[part])])
+
+
+@pytest.mark.parametrize("message", [begins(1, 5), ends(1, 5), begins(3, 4), begins(C9, 7)])
+def test_a_leader_may_say_so_however_late_and_a_stranger_anything(message: Any) -> None:
+    Told().by(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "led"), [(begins(1, 4), "c3"), (begins(1, 6), "nobody"), (ends(3, 5), "c1"), (ends(3, 9), "nobody")]
+)
+def test_elect_breaks_when_a_node_says_that_it_leads_an_epoch_that_it_never_led(message: Any, led: str) -> None:
+    with pytest.raises(InvariantBroken, match=rf"^ELECT: c2 is told by .* leads quorum epoch \d, which {led} has led"):
+        Told().by(message)
