@@ -4,7 +4,8 @@ Answers during faults may be errors, late, or none, so a client cannot judge the
 node has at the moment at which it answers (`observer/rules/clients/looked_up_offsets.py`). So this client brings nodes
 to answer what the load never asks: the offset of any time, the end of any leader epoch, records from anywhere, also as
 one who knows an earlier leader epoch or a later one, and whether what is deleted at the leader is so everywhere: by
-asking again to delete it. Without faults the same is asked, with expectations, by
+asking again to delete it. It asks as clients of many versions do. The older ones know no leader epochs and no sessions,
+and what they cannot say must be taken as not said. Without faults the same is asked, with expectations, by
 `closing_check.py`.
 """
 
@@ -16,6 +17,7 @@ from random import Random
 
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -41,7 +43,7 @@ from squall.workloads.clients.native.connection import KafkaConnection
 
 SHARE = 0.5
 """The probability that a run has this client."""
-STREAM = "questions"
+STREAM, VERSIONS_STREAM = "questions", "versions of questions"
 PAUSE = (0.02, 0.25)
 """Seconds of virtual time between two questions."""
 BURSTS = 0.1
@@ -56,7 +58,17 @@ NO_EPOCH = -1
 TIMESTAMPS = (-1, -2, -3, -4)
 """Latest, earliest, largest timestamp, earliest local."""
 DELETED_MS, WAIT_MS = 500, 60
-LIST_VERSION, EPOCH_VERSION, FETCH_VERSION, DELETE_VERSION = 8, 4, 12, 2
+VERSIONS: Mapping[ApiKey, tuple[int, int]] = {
+    ApiKey.LIST_OFFSETS: (1, 8),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.FETCH: (4, 12),  # from version 13 on a topic has no name
+    ApiKey.DELETE_RECORDS: (0, 2),
+}
+"""By API, the first and the last version in which a question may be asked."""
+EPOCHS_SINCE: Mapping[ApiKey, int] = {ApiKey.LIST_OFFSETS: 4, ApiKey.FETCH: 9}
+"""By API, the version since which a client names the leader epoch that it knows."""
+NEWEST = 0.6
+"""The probability that a question is asked in the last of these versions."""
 
 Question = tuple[Message, int, type[Message]]
 
@@ -67,6 +79,7 @@ class RandomQuestions:
     def __init__(self, world: SimWorld, topics: Mapping[str, int]) -> None:
         self._world = world
         self._rng: Random = world.streams.stream(STREAM)
+        self._versions: Random = world.streams.stream(VERSIONS_STREAM)
         self._places = [(topic, number) for topic, count in topics.items() for number in range(count)]
         self._addresses = {one.name: (one.address, one.port) for one in world.places if one.is_broker}
         self._connections: dict[str, KafkaConnection] = {}
@@ -118,12 +131,16 @@ class RandomQuestions:
             found = self._connections[name] = await KafkaConnection.connect(connector, host, port, CLIENT_ID)
         return found
 
-    @staticmethod
-    def _next(topic: str, number: int, to: SimProcess) -> Question:
+    def _version(self, api: ApiKey) -> int:
+        first, last = VERSIONS[api]
+        return last if self._versions.random() < NEWEST else self._versions.randint(first, last)
+
+    def _next(self, topic: str, number: int, to: SimProcess) -> Question:
         end = _extent(_replica_of(to, topic, number))[2]
         part = FetchPartition(number, NO_EPOCH, fetch_offset=end, partition_max_bytes=4_000)
         topics = [FetchTopic(topic=topic, partitions=[part])]
-        return FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics), FETCH_VERSION, FetchResponse
+        request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics)
+        return request, self._version(ApiKey.FETCH), FetchResponse
 
     def _question(self, topic: str, number: int, to: SimProcess) -> Question:
         rng = self._rng
@@ -133,26 +150,31 @@ class RandomQuestions:
         if kind < 0.6:
             past = int((to.clock.true_s() - rng.uniform(-1, 20)) * 1000)
             timestamp = past if rng.random() < 0.6 else rng.choice(TIMESTAMPS)
-            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, known, timestamp)])
-            return ListOffsetsRequest(CONSUMER, 0, [listed]), LIST_VERSION, ListOffsetsResponse
+            version = self._version(ApiKey.LIST_OFFSETS)
+            named = known if version >= EPOCHS_SINCE[ApiKey.LIST_OFFSETS] else NO_EPOCH
+            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, named, timestamp)])
+            return ListOffsetsRequest(CONSUMER, 0, [listed]), version, ListOffsetsResponse
         if kind < 0.8:
             ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, known, rng.randint(0, epoch))])
-            return OffsetForLeaderEpochRequest(CONSUMER, [ended]), EPOCH_VERSION, OffsetForLeaderEpochResponse
+            request = OffsetForLeaderEpochRequest(CONSUMER, [ended])
+            return request, self._version(ApiKey.OFFSET_FOR_LEADER_EPOCH), OffsetForLeaderEpochResponse
         if kind < 0.85:
             deleted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(number, start)])
-            return DeleteRecordsRequest([deleted], DELETED_MS), DELETE_VERSION, DeleteRecordsResponse
+            version = self._version(ApiKey.DELETE_RECORDS)
+            return DeleteRecordsRequest([deleted], DELETED_MS), version, DeleteRecordsResponse
+        version = self._version(ApiKey.FETCH)
         part = FetchPartition(
             number,
-            known,
+            known if version >= EPOCHS_SINCE[ApiKey.FETCH] else NO_EPOCH,
             fetch_offset=rng.choice((rng.randint(start, end), start - 1, start, end, end + 1, end + 1_000)),
             partition_max_bytes=rng.choice((1, 4_000)),
         )
-        request = FetchRequest(
+        fetch = FetchRequest(
             max_wait_ms=rng.choice((0, 100)),
             min_bytes=rng.choice((0, 1)),
             topics=[FetchTopic(topic=topic, partitions=[part])],
         )
-        return request, FETCH_VERSION, FetchResponse
+        return fetch, version, FetchResponse
 
 
 def _replica_of(process: SimProcess, topic: str, number: int) -> TopicPartitionReplica | None:

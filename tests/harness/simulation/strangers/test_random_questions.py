@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from squall.harness.simulation.observer.rules.clients import looked_up_offsets
 from squall.harness.simulation.run import run
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.strangers.random_questions import RandomQuestions
+from squall.harness.simulation.strangers.random_questions import VERSIONS, RandomQuestions
+from squall.harness.simulation.world.world import ClusterShape, SimWorld
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.list_offsets import ListOffsetsPartitionResponse
+from squall.nodes.protocol.requests.headers import decode_request, encode_request
 from squall.nodes.replication.replica import TopicPartitionReplica
 
 SUITES = Path(__file__).resolve().parents[4] / "suites"
@@ -51,3 +56,21 @@ def test_only_a_share_of_the_worlds_has_it(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as within:
         assert asked_in(within, 3, 0.0)[1] == []
     assert 0 < run.ASKING < 1
+
+
+def test_it_asks_in_every_version_what_clients_of_that_version_may_ask() -> None:
+    """The newest version mostly; an older one cannot say which leader epoch its client knows (KIP-320)."""
+    world = SimWorld(ClusterShape(), 1, topics={}, trace=NullTrace())
+    questions, asked = RandomQuestions(world, {"events": 1}), Counter[tuple[int, int]]()
+    for _ in range(2_000):
+        message, version, _ = questions._question("events", 0, world.processes["b1"])
+        key = ApiKey(message.API_KEY)
+        asked[key, version] += 1
+        header, body = decode_request(b"".join(encode_request(key, version, 1, "client", message)))
+        assert (header.api_version, body.topics) == (version, message.topics)  # type: ignore[attr-defined]
+    world.switch_off()
+    assert asked.keys() == {(key, one) for key, (low, high) in VERSIONS.items() for one in range(low, high + 1)}
+    assert all(
+        asked[key, high] > 0.5 * sum(asked[key, one] for one in range(low, high + 1))
+        for key, (low, high) in VERSIONS.items()
+    )

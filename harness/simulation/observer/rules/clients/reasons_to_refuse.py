@@ -6,8 +6,8 @@ broker has decided, and compares each error of Produce, Fetch, ListOffsets, Offs
 it:
 
 * NOT_LEADER_OR_FOLLOWER: the broker does not lead; or the follower's broker epoch is not that of its registration
-* FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the request names an earlier leader epoch, or a later one; the second also
-  if the broker that fetches is no replica
+* FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the request names an earlier leader epoch, or a later one, in a version
+  that can (`EPOCHS_SINCE`); the second also if the broker that fetches is no replica
 * UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the metadata that the broker has applied have no such topic-partition
 * OFFSET_OUT_OF_RANGE: the offset is outside of the log, or the log has no record of the last epoch that is named, nor
   of one before; in DeleteRecords, the offset is above the high watermark
@@ -55,6 +55,8 @@ ANY_EPOCH: Final = -1
 TO_HIGH_WATERMARK: Final = -1
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 """The version of ListOffsets whose clients know that error."""
+EPOCHS_SINCE: Final[Mapping[ApiKey, int]] = {ApiKey.FETCH: 9, ApiKey.LIST_OFFSETS: 4, ApiKey.OFFSET_FOR_LEADER_EPOCH: 2}
+"""By API, the version since which a request names the leader epoch that its sender knows (KIP-320)."""
 SEQUENCES: Final = 1 << 31
 
 UNJUDGED: Final[Mapping[ApiKey, frozenset[ErrorCode]]] = {
@@ -87,7 +89,8 @@ class Refusal:
     topic: str
     topic_id: bytes
     partition: int
-    leader_epoch: int = ANY_EPOCH
+    asked_epoch: int = ANY_EPOCH
+    """The leader epoch that the request has after it was read."""
     offset: int = -1
     last_epoch: int = -1
     replica_id: int = -1
@@ -95,6 +98,11 @@ class Refusal:
     waited: bool = False
     batch: BatchHeader | None = None
     """Of a Produce whose producer is refused."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch that the request names."""
+        return self.asked_epoch if self.version >= EPOCHS_SINCE.get(self.api, 0) else ANY_EPOCH
 
 
 class ReasonsToRefuse(Rule):
@@ -185,7 +193,7 @@ def _of_fetch(
         if part is not None and place[1].strip(b"\0"):
             yield Refusal(
                 ApiKey.FETCH, request.api_version, ErrorCode(one.error_code), *place,
-                leader_epoch=part.current_leader_epoch, offset=part.fetch_offset, last_epoch=part.last_fetched_epoch,
+                asked_epoch=part.current_leader_epoch, offset=part.fetch_offset, last_epoch=part.last_fetched_epoch,
                 replica_id=max(asked.replica_id, state.replica_id) if is_follower else -1,
                 broker_epoch=state.replica_epoch if is_follower else -1,
                 waited=waited,
@@ -203,7 +211,7 @@ def _of_list_offsets(request: ServerRequest, asked: ListOffsetsRequest, told: Li
             if one.error_code:
                 error, epoch = ErrorCode(one.error_code), epochs.get((topic.name, one.partition_index), ANY_EPOCH)
                 key, version = ApiKey.LIST_OFFSETS, request.api_version
-                yield Refusal(key, version, error, topic.name, b"", one.partition_index, leader_epoch=epoch)
+                yield Refusal(key, version, error, topic.name, b"", one.partition_index, asked_epoch=epoch)
 
 
 def _of_epochs(
@@ -217,7 +225,7 @@ def _of_epochs(
             if one.error_code:
                 error, epoch = ErrorCode(one.error_code), epochs.get((topic.topic, one.partition), ANY_EPOCH)
                 key, version = ApiKey.OFFSET_FOR_LEADER_EPOCH, request.api_version
-                yield Refusal(key, version, error, topic.topic, b"", one.partition, leader_epoch=epoch)
+                yield Refusal(key, version, error, topic.topic, b"", one.partition, asked_epoch=epoch)
 
 
 def _of_deletions(

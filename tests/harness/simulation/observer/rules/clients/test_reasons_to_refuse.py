@@ -200,6 +200,15 @@ def test_only_an_earlier_epoch_is_fenced(epoch: int) -> None:
         Broker().list_offsets(ErrorCode.FENCED_LEADER_EPOCH, epoch=epoch)
 
 
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
+def test_a_client_whose_version_names_no_epoch_is_not_refused_for_one(error: ErrorCode) -> None:
+    """KIP-320: before version 4 of ListOffsets, whatever the broker takes for the epoch is not the client's."""
+    epoch = 3 if error == ErrorCode.FENCED_LEADER_EPOCH else 99
+    Broker().list_offsets(error, epoch=epoch, version=4)
+    with breaks("the request names the leader epoch -1"):
+        Broker().list_offsets(error, epoch=epoch, version=3)
+
+
 @pytest.mark.parametrize("epoch", [-1, 3, 4])
 def test_only_a_later_epoch_is_unknown(epoch: int) -> None:
     Broker().ask_end(ErrorCode.UNKNOWN_LEADER_EPOCH, 5)
