@@ -73,6 +73,7 @@ from squall.harness.simulation.observer.rules.storage.index_files import IndexFi
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
+from squall.harness.simulation.observer.rules.storage.retained_metadata import RetainedMetadata
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
@@ -144,6 +145,7 @@ RULES: tuple[type[Rule], ...] = (
     RecoveredNames,
     OpenFiles,
     IndexFiles,
+    RetainedMetadata,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

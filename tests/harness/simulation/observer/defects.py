@@ -48,7 +48,7 @@ from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import Answered, Hint
-from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Follower, Leader, Unattached
@@ -166,6 +166,15 @@ def votes_for_what_it_knows_to_be_committed(monkeypatch: pytest.MonkeyPatch) -> 
         return bool(vote_request.end_offset >= self._core.high_watermark)
 
     monkeypatch.setattr(Elections, "_covers", covers)
+
+
+def keeps_metadata_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node keeps old snapshots and the metadata log after them until they are too old, whatever their size."""
+
+    def is_too_old(self: MetadataLog, now_ms: int) -> bool:
+        return 0 <= self._config.retention_ms < now_ms - self.snapshots.timestamp_of(self.snapshots.ids[0])
+
+    monkeypatch.setattr(MetadataLog, "_is_too_much", is_too_old)
 
 
 def announces_itself_in_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

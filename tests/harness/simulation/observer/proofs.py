@@ -85,6 +85,7 @@ from squall.harness.simulation.observer.rules.storage.index_files import IndexFi
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
+from squall.harness.simulation.observer.rules.storage.retained_metadata import RetainedMetadata
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
 from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedEpochs
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
@@ -588,6 +589,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_index_files::test_files_that_a_power_loss_may_have_damaged_are_not_judged",
         seed=2,
+    ),
+    Proof(
+        RetainedMetadata,
+        "SN-07",
+        defects.keeps_metadata_of_any_size,
+        "worlds",
+        "test_retained_metadata::test_what_is_within_the_limit_may_stay",
+        seed=3,
     ),
     Proof(
         RecoveredCluster,
