@@ -80,17 +80,17 @@ class Successions:
         self._world = world
         self._newest_image = newest_image
         self._names = {place.node_id: place.name for place in world.places if place.is_broker}
-        self._casts: dict[int, dict[str, str]] = {}
-        """By number of a succession: who takes the place of whom."""
+        self._casts: dict[tuple[int, tuple[str, ...]], dict[str, str]] = {}
+        """By `SwarmFault.places`, since a run that goes on with another seed has two of each number: who has which."""
 
     def cast(self, fault: SwarmFault) -> SwarmFault:
         """Return the fault with the hosts that it strikes; any fault that is of no succession as it is."""
         if fault.places is None:
             return fault
-        number, three = fault.places
-        if number not in self._casts:
-            self._casts[number] = dict(zip(three, self._leaders(fault.amount) or three, strict=True))
-        cast = self._casts[number]
+        if fault.places not in self._casts:
+            three = fault.places[1]
+            self._casts[fault.places] = dict(zip(three, self._leaders(fault.amount) or three, strict=True))
+        cast = self._casts[fault.places]
         words = {key: cast.get(str(value), value) for key, value in fault.words.items()}
         return replace(fault, hosts=tuple(cast[host] for host in fault.hosts), words=words)
 

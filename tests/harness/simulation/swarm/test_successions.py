@@ -133,3 +133,11 @@ def test_a_fault_of_no_succession_strikes_whom_it_names() -> None:
     stage = Stage()
     fault = SwarmFault(1.0, STOP, ("b2",), 0.2)
     assert stage.successions.cast(fault) is fault
+
+
+def test_a_run_that_goes_on_with_another_seed_has_the_successions_of_both() -> None:
+    stage = Stage()
+    stage.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    stage.cast("b1")
+    other = SwarmFault(1.0, STOP, ("b4",), 0.2, places=(0, ("b4", "b1", "b2")))
+    assert stage.successions.cast(other).hosts == ("b3",)
