@@ -13,10 +13,12 @@ from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetri
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.broker.lifecycle import BrokerState
+from squall.nodes.controller.controller import QuorumController
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from squall.nodes.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.raft.roles import Leader
 from tests.nodes.node.test_node import CLIENT, SECOND, Host
 
 ASKER = 7
@@ -99,6 +101,23 @@ def test_a_counter_that_counts_too_much_breaks_metric(counter: str, words: str) 
     topic = watched.node.broker.traffic.of("events")
     setattr(topic, counter, getattr(topic, counter) + 1)
     watched.says_otherwise(words)
+
+
+def test_a_leader_of_the_quorum_that_says_it_is_not_the_active_controller_breaks_metric(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched()
+    monkeypatch.setattr(QuorumController, "is_active", property(lambda self: False))
+    watched.says_otherwise("active controllers: the controllers together says 0, and it is 1")
+
+
+def test_before_an_election_is_over_no_controller_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 70004 of voter-crash-storm: the leader resigned as the last fault ended, and the run was soon over."""
+    watched = Watched()
+    monkeypatch.setattr(QuorumController, "is_active", property(lambda self: False))
+    assert isinstance(watched.node.raft.role, Leader)
+    watched.node.raft.role.high_watermark = None
+    watched.ends()
 
 
 def test_a_broker_that_says_it_is_fenced_when_all_is_whole_breaks_metric() -> None:

@@ -23,9 +23,9 @@ class Told:
     def __init__(self) -> None:
         cluster = ObservedCluster()
         cluster.names = {1: "c1", 2: "c2", 3: "c3"}
-        for epoch, name in ((3, "c1"), (4, "c3"), (5, "c1")):
-            cluster.quorum.one_leader(epoch, name)
         self.rule = PlausibleMessages(cluster)
+        for epoch, node, role in ((3, 1, "leader"), (4, 3, "leader"), (5, 1, "leader"), (6, 1, "candidate")):
+            self.rule.traced("state", {"node": node, "epoch": epoch, "role": role})
 
     def by(self, message: Any) -> None:
         process: Any = SimpleNamespace(name="c2")
