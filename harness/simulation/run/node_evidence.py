@@ -96,7 +96,7 @@ def write_node_tables(
     run_id: str,
 ) -> str:
     """Write the tables of what the nodes left beside the history. Return why there are none; empty if there are."""
-    quorum = _quorum(world)
+    quorum = quorum_of(world)
     if quorum is None:
         return NO_LEADER
     reads = [
@@ -117,7 +117,8 @@ def write_node_tables(
     return ""
 
 
-def _quorum(world: SimWorld) -> QuorumFacts | None:
+def quorum_of(world: SimWorld) -> QuorumFacts | None:
+    """Return what the leader of the quorum says; None without one."""
     running = [one.node for one in world.processes.values()]
     nodes = [node for node in running if isinstance(node, Node) and node.raft.is_leader]
     if not nodes:

@@ -56,7 +56,7 @@ from squall.harness.simulation.run.drawn_world import (
     world_lines,
 )
 from squall.harness.simulation.run.metadata_kinds import Metadata, settings_under
-from squall.harness.simulation.run.node_evidence import ControlTraces, write_node_tables
+from squall.harness.simulation.run.node_evidence import ControlTraces, quorum_of, write_node_tables
 from squall.harness.simulation.run.recipe import Continuation, recipe_text, spliced
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.strangers.asked_topics import AskedTopics
@@ -112,6 +112,7 @@ from squall.workloads.log import FinalState, LogOptions, Shard, final_states
 from squall.workloads.workload import connector_of, workload_of
 
 READY_SECONDS = 60.0
+AGAIN_SECONDS = 0.1
 DRAIN_SECONDS = 15.0
 CALM_SECONDS = 3.0
 """How long a swarm goes on, whole and without clients: requests that are never answered come to light."""
@@ -408,6 +409,7 @@ class Simulation:
             process.start()
         self.observer.healed(world.kernel.now)
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
+        await self._await_quorum()
         self.observer.became_whole(world.kernel.now)
         await self._final_reads()
         if self.swarming:
@@ -425,6 +427,15 @@ class Simulation:
             problem = write_node_tables(self.world, scenario, states, self.traces, self.directory, self.run_id)
             self.notes = {NOT_COLLECTED: problem} if problem else {}
         await admin.close()
+
+    async def _await_quorum(self) -> None:
+        """Wait until an election that is under way is over: without a leader nobody knows what metadata is committed.
+
+        Topic-partitions may be whole before, by metadata from before the election.
+        """
+        late = self.world.kernel.time() + READY_SECONDS
+        while self.world.has_quorum and quorum_of(self.world) is None and self.world.kernel.time() < late:
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _load(self) -> None:
         shard = self.workload.shard(0, 1)

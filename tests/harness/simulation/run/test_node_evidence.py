@@ -50,6 +50,12 @@ def test_a_bug_that_the_observer_would_have_stopped_is_found_at_the_end_in_histo
     assert expected & {*result.broken}, result.broken
 
 
+def test_a_run_waits_for_the_end_of_an_election_before_it_asks_what_is_committed() -> None:
+    """In this seed the leader resigns as the last fault ends, and all topic-partitions are whole."""
+    result = simulate(scenario_of("voter-crash-storm"), 70004, SimOptions(evidence=True))
+    assert (result.verdict, result.problem) == ("valid", "")
+
+
 def test_a_cluster_without_a_quorum_is_judged_by_its_history_alone() -> None:
     """What a quorum's logs must hold cannot be asked of ZooKeeper's nodes; that is no reason to know nothing."""
     result = simulate(scenario_of("zookeeper"), 1, SimOptions(observed=False, evidence=True))
