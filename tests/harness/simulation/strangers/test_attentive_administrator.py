@@ -9,8 +9,13 @@ import pytest
 
 from squall.harness.conformance.client import Patience
 from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.strangers.attentive_administrator import FIRST_VALUE, NAMES, AttentiveAdministrator
-from squall.harness.simulation.swarm.budget import FaultBudget
+from squall.harness.simulation.strangers.attentive_administrator import (
+    FIRST_VALUE,
+    NAMES,
+    SETTINGS,
+    AttentiveAdministrator,
+)
+from squall.harness.simulation.swarm.budget import FLUSH_MESSAGES, FaultBudget
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.protocol.messages.incremental_alter_configs import AlterableConfig
 from squall.nodes.protocol.messages.metadata import MetadataResponsePartition
@@ -22,14 +27,16 @@ EVERYTHING = {"append", "cancel", "change_min_isr", "change_setting", "delete_re
 class Attended(Visited[AttentiveAdministrator]):
     """Four brokers; the client's topic has three replicas."""
 
-    def __init__(self) -> None:
+    def __init__(self, like: TopicOptions | None = None) -> None:
         self.altered: list[bool] = []
         """For each change of a setting, whether a broker might have lost its data meanwhile."""
+        self.like = like
         super().__init__(self.made, brokers=4)
 
     def made(
         self, world: SimWorld, patience: Patience, like: TopicOptions, on_send: Callable[[int], None]
     ) -> AttentiveAdministrator:
+        like = self.like or like
         self.budget = FaultBudget(world, {"events": like})
         return AttentiveAdministrator(world, patience, like, on_send, self.budget)
 
@@ -126,3 +133,22 @@ def test_nobody_loses_data_while_it_changes_min_isr(answered: bool) -> None:
     attended.world.kernel.run_for(20 * SECOND)
     assert attended.budget.allows("power-loss-broker", "b1", 1.0)
     attended.world.switch_off()
+
+
+@pytest.mark.parametrize(("synced", "expected"), [(1, False), (5, True), (None, True)])
+def test_it_keeps_the_setting_that_makes_a_power_loss_harmless(synced: int | None, expected: bool) -> None:
+    """Seed 1002112 of worlds: the budget allowed any loss of power, as all records were synced, until they were not."""
+    config = {} if synced is None else {FLUSH_MESSAGES: synced}
+    attended = Attended(TopicOptions(config=config))
+    attended.load(1)
+    settings: set[str] = set()
+
+    async def note(setting: AlterableConfig) -> bool:
+        settings.add(setting.name)
+        return True
+
+    attended.client._alter = note  # type: ignore[method-assign]
+    for _ in range(200):
+        attended.world.kernel.run_until_complete(attended.client._change_setting(MetadataResponsePartition()))
+    assert (FLUSH_MESSAGES in settings) is expected
+    assert settings | {FLUSH_MESSAGES} == {*SETTINGS}
