@@ -349,7 +349,8 @@ class Observer:
 
     def _committed(self, watched: Watched, replica: TopicPartitionReplica, batch: Batch) -> None:
         self.cluster.counters.committed_batches += 1
-        content = replica.read(batch.base, 1, batch.last + 1, at_least_one=True)
+        first = max(batch.base, replica.log.start_offset)  # a log may begin within a batch
+        content = replica.read(first, 1, batch.last + 1, at_least_one=True)
         self.cluster.client_checker.committed(watched.promised, memoryview(content))
 
     # -- clients, and the end -------------------------------------------------------------------------------------

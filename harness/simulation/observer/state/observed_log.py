@@ -232,7 +232,7 @@ class ObservedLog:
             if batch.last < self.start or not self._counts(batch, leader_epoch, leads):
                 continue
             found = self.canonical.get(batch.base)
-            if found is None and batch.base >= self.end:
+            if found is None and (batch.base >= self.end or self._begins_within(batch)):
                 self.canonical[batch.base] = batch
                 self.end = batch.last + 1
                 self.committed_batches += 1
@@ -242,6 +242,14 @@ class ObservedLog:
                     "LM", f"{self.name}: {place[0]} has committed batch {batch}; committed there was {found}"
                 )
         return added
+
+    def _begins_within(self, batch: Batch) -> bool:
+        """Return whether the log begins within a batch, and nothing is known to be committed from there on.
+
+        A log may begin in the middle of a batch. If all that was committed there went with a declared loss, the end
+        has only been raised to the start (seed 1002693 of worlds).
+        """
+        return self.end == self.start and batch.base < self.start <= batch.last
 
     def _counts(self, batch: Batch, leader_epoch: int, leads: bool) -> bool:
         """Return whether a replica's high watermark commits a batch, or can be compared with it, after all losses.

@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from squall.harness.simulation.observer.state.observed_log import Batch, Loss, ObservedLog
+from squall.harness.simulation.observer.state.observed_log import Batch, InvariantBroken, Loss, ObservedLog
 
 LEADER, LATER = ("b1", 1), ("b2", 1)
 
@@ -70,3 +70,24 @@ def test_what_a_leader_has_deleted_was_not_of_a_later_epoch_than_what_it_still_h
     assert loss_by(log, batch(4, 1)).end == 2
     log = committed(*LOG)
     assert loss_by(log, batch(3, 3)).end == 4
+
+
+def test_a_log_may_begin_within_the_first_batch_that_is_committed_after_a_loss() -> None:
+    """Seed 1002693 of worlds: an unclean leader's log began within a batch, above all that was committed then."""
+    log = committed(*LOG)
+    log.trim(7)
+    wide = Batch(5, 8, 3, 77)
+    log.seen(LATER, 0).tail = deque([wide, batch(9, 3)])
+    assert log.commit(LATER, 10, 7) == [wide, batch(9, 3)]
+    assert (log.start, log.end) == (7, 10)
+    log.seen(("b3", 1), 0).tail = deque([Batch(5, 8, 4, 78)])
+    with pytest.raises(InvariantBroken, match=r"^LM: .* b3 has committed batch 5–8 of epoch 4"):
+        log.commit(("b3", 1), 9, 7)
+
+
+def test_what_is_committed_between_the_start_and_the_end_has_no_gap() -> None:
+    log = committed(*LOG)
+    log.trim(2)
+    log.seen(LATER, 0).tail = deque([Batch(1, 2, 3, 77)])
+    with pytest.raises(InvariantBroken, match=r"^LM: .* b2 has committed batch 1–2 of epoch 3"):
+        log.commit(LATER, 3, 7)
