@@ -179,6 +179,26 @@ def test_what_one_of_three_has_is_not(other: int) -> None:
         commits(2, other=other)
 
 
+@pytest.mark.parametrize("moved_before", [True, False])
+def test_a_leader_may_change_the_voters_after_it_has_counted_them(moved_before: bool) -> None:
+    """Seed 1010724 of worlds: it committed what it and another one had, and removed itself in the same turn."""
+    quorum = Quorum()
+    rule = QuorumCommitment(quorum.cluster)
+    content = sealed(0, EPOCH, b"one")
+    for one in (1, 2):
+        quorum.cluster.quorum.examine((f"c{one}", 1), lambda offset, upper: content, 0, 1)
+    quorum.leads(1, None, start=0)
+    if moved_before:
+        rule.quorum_moved(quorum.turn(1))
+    quorum.leads(1, 1, start=0)
+    quorum.nodes[1].raft.voters = VoterSet(tuple(Voter(one, "c", 9093) for one in (2, 3)))
+    if moved_before:
+        rule.quorum_moved(quorum.turn(1))
+    else:
+        with pytest.raises(InvariantBroken, match=r"^HWM: c1 leads .* at \['c2'\] only, 2 of \[2, 3\]"):
+            rule.quorum_moved(quorum.turn(1))
+
+
 def test_a_voter_has_what_an_earlier_incarnation_had() -> None:
     quorum = Quorum()
     content = sealed(0, EPOCH, b"one")
