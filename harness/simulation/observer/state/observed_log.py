@@ -244,12 +244,14 @@ class ObservedLog:
         return added
 
     def _begins_within(self, batch: Batch) -> bool:
-        """Return whether the log begins within a batch, and nothing is known to be committed from there on.
+        """Return whether the log begins within a batch, and nothing is known to be committed at its offsets.
 
         A log may begin in the middle of a batch. If all that was committed there went with a declared loss, the end
         has only been raised to the start (seed 1002693 of worlds).
         """
-        return self.end == self.start and batch.base < self.start <= batch.last
+        if self.end != self.start or not batch.base < self.start <= batch.last:
+            return False
+        return all(known.last < batch.base for known in self._deleted.values())
 
     def _counts(self, batch: Batch, leader_epoch: int, leads: bool) -> bool:
         """Return whether a replica's high watermark commits a batch, or can be compared with it, after all losses.

@@ -85,6 +85,14 @@ def test_a_log_may_begin_within_the_first_batch_that_is_committed_after_a_loss()
         log.commit(("b3", 1), 9, 7)
 
 
+def test_a_batch_at_the_logs_start_may_not_replace_what_was_committed_before_it() -> None:
+    log = committed(*LOG)
+    log.trim(5)
+    log.seen(LATER, 0).tail = deque([Batch(4, 6, 3, 77)])
+    with pytest.raises(InvariantBroken, match=r"^LM: .* b2 has committed batch 4–6 of epoch 3"):
+        log.commit(LATER, 7, 7)
+
+
 def test_what_is_committed_between_the_start_and_the_end_has_no_gap() -> None:
     log = committed(*LOG)
     log.trim(2)
