@@ -65,8 +65,6 @@ VERSIONS: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_RECORDS: (0, 2),
 }
 """By API, the first and the last version in which a question may be asked."""
-EPOCHS_SINCE: Mapping[ApiKey, int] = {ApiKey.LIST_OFFSETS: 4, ApiKey.FETCH: 9}
-"""By API, the version since which a client names the leader epoch that it knows."""
 NEWEST = 0.6
 """The probability that a question is asked in the last of these versions."""
 
@@ -150,31 +148,28 @@ class RandomQuestions:
         if kind < 0.6:
             past = int((to.clock.true_s() - rng.uniform(-1, 20)) * 1000)
             timestamp = past if rng.random() < 0.6 else rng.choice(TIMESTAMPS)
-            version = self._version(ApiKey.LIST_OFFSETS)
-            named = known if version >= EPOCHS_SINCE[ApiKey.LIST_OFFSETS] else NO_EPOCH
-            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, named, timestamp)])
-            return ListOffsetsRequest(CONSUMER, 0, [listed]), version, ListOffsetsResponse
+            listed = ListOffsetsTopic(topic, [ListOffsetsPartition(number, known, timestamp)])
+            return ListOffsetsRequest(CONSUMER, 0, [listed]), self._version(ApiKey.LIST_OFFSETS), ListOffsetsResponse
         if kind < 0.8:
             ended = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(number, known, rng.randint(0, epoch))])
-            request = OffsetForLeaderEpochRequest(CONSUMER, [ended])
-            return request, self._version(ApiKey.OFFSET_FOR_LEADER_EPOCH), OffsetForLeaderEpochResponse
+            epochs = OffsetForLeaderEpochRequest(CONSUMER, [ended])
+            return epochs, self._version(ApiKey.OFFSET_FOR_LEADER_EPOCH), OffsetForLeaderEpochResponse
         if kind < 0.85:
             deleted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(number, start)])
-            version = self._version(ApiKey.DELETE_RECORDS)
-            return DeleteRecordsRequest([deleted], DELETED_MS), version, DeleteRecordsResponse
-        version = self._version(ApiKey.FETCH)
+            deletion = DeleteRecordsRequest([deleted], DELETED_MS)
+            return deletion, self._version(ApiKey.DELETE_RECORDS), DeleteRecordsResponse
         part = FetchPartition(
             number,
-            known if version >= EPOCHS_SINCE[ApiKey.FETCH] else NO_EPOCH,
+            known,
             fetch_offset=rng.choice((rng.randint(start, end), start - 1, start, end, end + 1, end + 1_000)),
             partition_max_bytes=rng.choice((1, 4_000)),
         )
-        fetch = FetchRequest(
+        request = FetchRequest(
             max_wait_ms=rng.choice((0, 100)),
             min_bytes=rng.choice((0, 1)),
             topics=[FetchTopic(topic=topic, partitions=[part])],
         )
-        return fetch, version, FetchResponse
+        return request, self._version(ApiKey.FETCH), FetchResponse
 
 
 def _replica_of(process: SimProcess, topic: str, number: int) -> TopicPartitionReplica | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from squall.harness.simulation.observer.rules.clients import looked_up_offsets
+from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import EPOCHS_SINCE
 from squall.harness.simulation.run import run
 from squall.harness.simulation.run.run import SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.strangers.random_questions import VERSIONS, RandomQuestions
+from squall.harness.simulation.strangers.random_questions import NO_EPOCH, VERSIONS, RandomQuestions
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages import ApiKey
@@ -67,7 +68,9 @@ def test_it_asks_in_every_version_what_clients_of_that_version_may_ask() -> None
         key = ApiKey(message.API_KEY)
         asked[key, version] += 1
         header, body = decode_request(b"".join(encode_request(key, version, 1, "client", message)))
-        assert (header.api_version, body.topics) == (version, message.topics)  # type: ignore[attr-defined]
+        assert (header.api_version, type(body)) == (version, type(message))
+        if version < EPOCHS_SINCE.get(key, 0):
+            assert body.topics[0].partitions[0].current_leader_epoch == NO_EPOCH  # type: ignore[attr-defined]
     world.switch_off()
     assert asked.keys() == {(key, one) for key, (low, high) in VERSIONS.items() for one in range(low, high + 1)}
     assert all(
