@@ -429,9 +429,9 @@ class Simulation:
         await admin.close()
 
     async def _await_quorum(self) -> None:
-        """Wait until an election that is under way is over: without a leader nobody knows what metadata is committed.
+        """Wait until the quorum has a leader: only a leader knows what metadata is committed.
 
-        Topic-partitions may be whole before, by metadata from before the election.
+        In an election, topic-partitions may look whole by older metadata.
         """
         late = self.world.kernel.time() + READY_SECONDS
         while self.world.has_quorum and quorum_of(self.world) is None and self.world.kernel.time() < late:

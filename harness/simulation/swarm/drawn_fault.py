@@ -26,8 +26,8 @@ class SwarmFault:
     words: Mapping[str, object] = field(default_factory=dict)
     moment: Moment | None = None
     """What the fault waits for, from `at` on, on the first of `hosts` that traces it."""
-    places: tuple[int, tuple[str, ...]] | None = None
-    """The number of the succession that the fault is of, and whose places `hosts` are; see `successions.py`."""
+    succession: tuple[int, tuple[str, ...]] | None = None
+    """The number of the succession that the fault is part of, and its three drawn hosts; see `successions.py`."""
 
     @property
     def latest_end(self) -> float:

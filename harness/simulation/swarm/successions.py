@@ -6,9 +6,9 @@ leader epochs or records of an epoch that the other one lacks, and the end of on
 (KIP-279).
 
 That takes the first leader, the one that the controllers elect next, and the one after it. Three brokers that are drawn
-are hardly ever these three: of 36 successions in 60 worlds none had that effect. So the drawn hosts are *places* in a
-succession. When the first of its faults is due, `cast` chooses a topic-partition and gives the places to its leader and
-to its next two (`Successions`). Without one that has three members in its ISR the drawn hosts stay.
+are hardly ever these three: of 36 successions in 60 worlds none had that effect. So the drawn hosts are replaced when
+the first fault of a succession is due. `Successions` then chooses a topic-partition, and puts its leader and the next
+two in place of the drawn three. If no ISR has three members, the drawn hosts stay.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def draw_successions(
         if at + 4 * step > load - 1.0:
             break
         three = tuple(rng.sample(brokers, LEADERS))
-        drawn += [replace(fault, places=(number, three)) for fault in _succession(rng, three, at, step)]
+        drawn += [replace(fault, succession=(number, three)) for fault in _succession(rng, three, at, step)]
         at += 4 * step + rng.uniform(1.5, 3.0)
     return drawn
 
@@ -74,25 +74,28 @@ def _succession(rng: Random, three: tuple[str, ...], at: float, step: float) -> 
 
 
 class Successions:
-    """The casts of a run's successions; each is made once, when the first of its faults is due."""
+    """Chooses the brokers of each succession of a run, once, when its first fault is due."""
 
     def __init__(self, world: SimWorld, newest_image: Callable[[], MetadataImage | None]) -> None:
         self._world = world
         self._newest_image = newest_image
         self._names = {place.node_id: place.name for place in world.places if place.is_broker}
-        self._casts: dict[tuple[int, tuple[str, ...]], dict[str, str]] = {}
-        """By `SwarmFault.places`, since a run that goes on with another seed has two of each number: who has which."""
+        self._chosen: dict[tuple[int, tuple[str, ...]], dict[str, str]] = {}
+        """By `SwarmFault.succession`, the chosen host for each drawn one.
 
-    def cast(self, fault: SwarmFault) -> SwarmFault:
+        A run that goes on with another seed has two successions of each number, so the number alone is no key.
+        """
+
+    def resolve(self, fault: SwarmFault) -> SwarmFault:
         """Return the fault with the hosts that it strikes; any fault that is of no succession as it is."""
-        if fault.places is None:
+        if fault.succession is None:
             return fault
-        if fault.places not in self._casts:
-            three = fault.places[1]
-            self._casts[fault.places] = dict(zip(three, self._leaders(fault.amount) or three, strict=True))
-        cast = self._casts[fault.places]
-        words = {key: cast.get(str(value), value) for key, value in fault.words.items()}
-        return replace(fault, hosts=tuple(cast[host] for host in fault.hosts), words=words)
+        if fault.succession not in self._chosen:
+            three = fault.succession[1]
+            self._chosen[fault.succession] = dict(zip(three, self._leaders(fault.amount) or three, strict=True))
+        chosen = self._chosen[fault.succession]
+        words = {key: chosen.get(str(value), value) for key, value in fault.words.items()}
+        return replace(fault, hosts=tuple(chosen[host] for host in fault.hosts), words=words)
 
     def _leaders(self, amount: float) -> list[str] | None:
         """Return the leader of some topic-partition, the next one and the one after it; None if no ISR has three."""

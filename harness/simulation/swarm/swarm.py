@@ -101,7 +101,7 @@ class Swarm:
 
     async def _in_its_time(self, index: int, fault: SwarmFault) -> None:
         await asyncio.sleep(fault.at)
-        fault = self._successions.cast(fault)
+        fault = self._successions.resolve(fault)
         if not self._allowed(fault):
             self.postponed += 1
             return

@@ -188,7 +188,7 @@ def announces_itself_in_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def counts_a_voter_that_has_to_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader of the quorum tells a voter to truncate, and counts for it what its log had before."""
+    """A leader of the quorum tells a voter to truncate, and still counts all of that voter's log."""
     serve = FetchService._serve
 
     def counts(self: FetchService, now: int, request: Any, fetch_request: Any) -> None:

@@ -41,7 +41,7 @@ class Attended(Visited[AttentiveAdministrator]):
         return AttentiveAdministrator(world, patience, like, on_send, self.budget)
 
     def change_min_isr(self, *, answered: bool) -> None:
-        """Let it change the setting once, and be told so or not."""
+        """Let it change the setting once. `answered`: whether a broker confirms the change."""
 
         async def alter(_setting: AlterableConfig) -> bool:
             self.altered.append(self.budget.allows("power-loss-broker", "b1", 1.0, at_once=True))
@@ -113,7 +113,7 @@ def test_a_creation_of_unknown_outcome_is_not_repeated_under_the_same_name() -> 
 
 
 def test_it_changes_no_min_isr_while_a_loss_is_outstanding() -> None:
-    """EL-06: the change would leave nobody eligible but the ISR, which may be one broker."""
+    """EL-06: the change empties the list of eligible leader replicas, and the ISR may be one broker."""
     attended = Attended()
     assert attended.budget.allows("power-loss-broker", "b1", 1.0)
     attended.change_min_isr(answered=True)

@@ -1,4 +1,4 @@
-"""Leaders that succeed one another while nobody reaches another: when, and who they are."""
+"""Successions: when two leaders stop in turn while links are cut, and which brokers are chosen."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_two_brokers_and_those_that_are_controllers_have_no_successions(
     assert not any(draw_successions(seed, brokers, controllers, LOAD, LAG) for seed in range(50))
 
 
-# --- Who they are ------------------------------------------------------------------------------------------------
+# --- Which brokers ----------------------------------------------------------------------------------------------
 
 THREE = ("b1", "b2", "b3")
 
 
-class Stage:
+class Cluster:
     """Four brokers, and topic-partitions with so many records at their leaders."""
 
     def __init__(self) -> None:
@@ -86,58 +86,60 @@ class Stage:
         topic.put(0, PartitionRegistration(replicas, isr, leader, 0, 0))
         self.ends[name, 0] = end
 
-    def cast(self, *hosts: str, number: int = 0, amount: float = 0.0) -> tuple[str, ...]:
-        fault = SwarmFault(1.0, STOP, hosts, 0.2, amount, places=(number, THREE))
-        return self.successions.cast(fault).hosts
+    def resolve(self, *hosts: str, number: int = 0, amount: float = 0.0) -> tuple[str, ...]:
+        fault = SwarmFault(1.0, STOP, hosts, 0.2, amount, succession=(number, THREE))
+        return self.successions.resolve(fault).hosts
 
 
-def test_the_places_go_to_a_leader_and_to_those_that_would_be_elected_after_it() -> None:
-    stage = Stage()
-    stage.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
-    assert [stage.cast(host) for host in THREE] == [("b3",), ("b4",), ("b1",)]
+def test_a_succession_strikes_a_leader_and_those_that_would_be_elected_after_it() -> None:
+    cluster = Cluster()
+    cluster.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    assert [cluster.resolve(host) for host in THREE] == [("b3",), ("b4",), ("b1",)]
 
 
-def test_all_faults_of_a_succession_have_the_cast_of_its_first_one() -> None:
-    stage = Stage()
-    stage.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
-    stage.cast("b2", "b1")
-    stage.has("events", leader=1, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
-    assert stage.cast("b1") == ("b3",)
-    assert stage.cast("b1", number=1) == ("b1",), "the next succession begins with the leader of then"
+def test_all_faults_of_a_succession_strike_the_hosts_chosen_for_its_first_one() -> None:
+    cluster = Cluster()
+    cluster.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    cluster.resolve("b2", "b1")
+    cluster.has("events", leader=1, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    assert cluster.resolve("b1") == ("b3",)
+    assert cluster.resolve("b1", number=1) == ("b1",), "the next succession begins with the leader of then"
 
 
 def test_a_topic_partition_with_many_records_is_preferred() -> None:
-    stage = Stage()
-    stage.has("quiet", leader=1, isr=(1, 2, 3), replicas=(1, 2, 3), end=3)
-    stage.has("busy", leader=2, isr=(1, 2, 3), replicas=(1, 2, 3), end=90)
-    leaders = [stage.cast("b1", number=number, amount=number / 100) for number in range(100)]
+    cluster = Cluster()
+    cluster.has("quiet", leader=1, isr=(1, 2, 3), replicas=(1, 2, 3), end=3)
+    cluster.has("busy", leader=2, isr=(1, 2, 3), replicas=(1, 2, 3), end=90)
+    leaders = [cluster.resolve("b1", number=number, amount=number / 100) for number in range(100)]
     assert 70 < leaders.count(("b2",)) < 90
 
 
 @pytest.mark.parametrize(("leader", "isr"), [(1, (1, 2)), (-1, ()), (-1, (1, 2, 3))])
 def test_without_three_in_sync_and_a_leader_the_drawn_hosts_stay(leader: int, isr: tuple[int, ...]) -> None:
-    stage = Stage()
-    stage.has("events", leader=leader, isr=isr, replicas=(1, 2, 3))
-    assert stage.cast("b2", "b3") == ("b2", "b3")
+    cluster = Cluster()
+    cluster.has("events", leader=leader, isr=isr, replicas=(1, 2, 3))
+    assert cluster.resolve("b2", "b3") == ("b2", "b3")
 
 
 def test_a_fault_says_in_its_words_whom_it_strikes() -> None:
-    stage = Stage()
-    stage.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    cluster = Cluster()
+    cluster.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
     words = {"fault": "isolate", "target": "b1", "from": "b3"}
-    cut = stage.successions.cast(SwarmFault(1.0, "cut-link", ("b1", "b3"), 0.2, words=words, places=(0, THREE)))
+    cut = cluster.successions.resolve(
+        SwarmFault(1.0, "cut-link", ("b1", "b3"), 0.2, words=words, succession=(0, THREE))
+    )
     assert cut.words == {"fault": "isolate", "target": "b3", "from": "b1"}
 
 
 def test_a_fault_of_no_succession_strikes_whom_it_names() -> None:
-    stage = Stage()
+    cluster = Cluster()
     fault = SwarmFault(1.0, STOP, ("b2",), 0.2)
-    assert stage.successions.cast(fault) is fault
+    assert cluster.successions.resolve(fault) is fault
 
 
 def test_a_run_that_goes_on_with_another_seed_has_the_successions_of_both() -> None:
-    stage = Stage()
-    stage.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
-    stage.cast("b1")
-    other = SwarmFault(1.0, STOP, ("b4",), 0.2, places=(0, ("b4", "b1", "b2")))
-    assert stage.successions.cast(other).hosts == ("b3",)
+    cluster = Cluster()
+    cluster.has("events", leader=3, isr=(1, 3, 4), replicas=(4, 2, 3, 1))
+    cluster.resolve("b1")
+    other = SwarmFault(1.0, STOP, ("b4",), 0.2, succession=(0, ("b4", "b1", "b2")))
+    assert cluster.successions.resolve(other).hosts == ("b3",)

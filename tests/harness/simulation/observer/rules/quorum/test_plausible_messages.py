@@ -18,7 +18,7 @@ C9 = 9
 
 
 class Told:
-    """C2 is told who leads. C1 has led epochs 3 and 5, c3 epoch 4."""
+    """Node c2 receives messages. Node c1 has led epochs 3 and 5, and c3 has led epoch 4."""
 
     def __init__(self) -> None:
         cluster = ObservedCluster()
