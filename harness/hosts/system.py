@@ -337,9 +337,13 @@ def _formatting(
     return (*command, "--config", config, *format_arguments(initial))
 
 
-def digest_command(place: HostPaths, data: str, directory: str) -> tuple[str, ...]:
-    """Return the command that describes the logs in `data`, for a bundle that has `squall/nodes`."""
-    return (*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}")
+def digest_command(place: HostPaths, data: str, directory: str, *, delayed_starts: bool = False) -> tuple[str, ...]:
+    """Return the command that describes the logs in `data`, for a bundle that has `squall/nodes`.
+
+    `delayed_starts`: the node writes raised log starts down at intervals only.
+    """
+    options = ("--delayed-starts",) if delayed_starts else ()
+    return (*_node_python(place), "-m", "squall.nodes.server.digest", *options, data, f"{directory}/{DIGEST_FILE}")
 
 
 def _node_python(place: HostPaths) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ class DescribedLog:
     problem: str
     batches: Batches
     further: Columns
+    files: tuple[str, ...] = ()
+    """Which files beside the log contradict its batches, and how."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ def _described(facts: Mapping[str, Any], parts: list[dict[str, Any]]) -> Describ
         problem=facts["problem"] or "",
         batches=Batches(*(columns[name] for name in BATCH_COLUMNS)),
         further={name: columns[name] for name in _FURTHER},  # type: ignore[misc]
+        files=tuple(facts["files"]),
     )
 
 
@@ -257,6 +260,7 @@ def _metadata_log(one: Described) -> Replica:
         end=0 if log is None else log.end,
         problem=problem if log is None else log.problem,
         batches=Batches() if log is None else log.batches,
+        files=() if log is None else log.files,
     )
 
 
@@ -292,6 +296,7 @@ def _replicas(
                     removal=asked.removal or state.topic in with_retention,
                     problem=one.problem or ("has no log of it" if log is None else log.problem),
                     batches=Batches() if log is None else log.batches,
+                    files=() if log is None else log.files,
                 ),
                 {} if log is None else log.further,
             )
@@ -321,4 +326,5 @@ def _left_over(one: Described, topic_id: str, partition: int, log: DescribedLog)
         end=log.end,
         problem=log.problem,
         batches=log.batches,
+        files=log.files,
     )

@@ -3,14 +3,16 @@
 To compare replicas a checker does not need their bytes. It needs the offsets of each batch, the leader epoch in which
 it was appended, and a digest of its content (HX-05). This program writes these as gzipped JSON lines:
 
-    {"kind": "replica", "topic", "partition", "topic_id", "start", "end", "high_watermark", "epochs", "problem"}
+    {"kind": "replica", "topic", "partition", "topic_id", "start", "end", "high_watermark", "epochs", "problem",
+     "files": […]}
     {"kind": "batches", "base": […], "last": […], "epoch": […], "digest": […], …}      columns, of the replica before
     {"kind": "record", "offset", "what", …}       of `__cluster_metadata`: what it says
     {"kind": "end", "replicas": n}                the file is complete
 
 It reads the files of a running or stopped node as they are and changes none. A log of a running node may lose a segment
 or its tail meanwhile (retention, truncation): such a log is read again, `ATTEMPTS` times. Bytes that are not a batch
-end the log; `problem` in the line of the replica states where and why.
+end the log; `problem` in the line of the replica states where and why. `files` states which files beside the log
+contradict its batches, and how (`log_files.py`).
 
 The digest is CRC-32 over the part of a batch that its own CRC-32C covers: the standard library computes it at memory
 speed on every host. `sound` states whether the batch's stored CRC-32C is right: 1 yes, 0 no, -1 not computed, because
@@ -53,6 +55,15 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id
 from squall.nodes.protocol.value_batches import parse_values
 from squall.nodes.protocol.wire import read_uvarint
+from squall.nodes.server.log_files import (
+    Place,
+    Produced,
+    epochs_problem,
+    offset_index_problem,
+    producers_problem,
+    time_index_problem,
+)
+from squall.nodes.storage.producers import advance_sequence
 
 ATTEMPTS = 5
 AGAIN_SECONDS = 0.2
@@ -95,6 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="squall-digest", description="Describe every log below a log directory.")
     parser.add_argument("directory", help="a node's log.dirs")
     parser.add_argument("out", help="the file to write, gzipped JSON lines")
+    parser.add_argument(
+        "--delayed-starts",
+        action="store_true",
+        help="the node writes raised log starts down at intervals (Apache Kafka does), not at once",
+    )
     options = parser.parse_args(arguments)
     directory, out = Path(options.directory), Path(options.out)
     if not directory.is_dir():
@@ -103,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     draft = out.with_name(out.name + ".new")
     try:
         with gzip.open(draft, "wt", compresslevel=1, encoding="utf-8") as file:
-            describe(directory, file)
+            describe(directory, file, delayed_starts=options.delayed_starts)
         draft.replace(out)
     except OSError as trouble:
         print(f"squall-digest: {trouble}", file=sys.stderr)
@@ -111,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def describe(directory: Path, out: TextIO) -> None:
-    """Write the lines of all logs in `directory`."""
+def describe(directory: Path, out: TextIO, *, delayed_starts: bool = False) -> None:
+    """Write the lines of all logs in `directory`. See `main` for `delayed_starts`."""
     offsets = {name: _offsets(directory / name) for name in (HIGH_WATERMARKS, LOG_STARTS)}
     found = 0
     for log in sorted(one for one in directory.iterdir() if one.is_dir()):
@@ -120,7 +136,8 @@ def describe(directory: Path, out: TextIO) -> None:
         if not topic or not number.isdigit():
             continue
         place = (topic, int(number))
-        facts, batches = _steady(log, offsets[LOG_STARTS].get(place, 0))
+        whole = not delayed_starts and place != METADATA_PARTITION
+        facts, batches = _steady(log, offsets[LOG_STARTS].get(place, 0), knows_start=whole)
         if facts is None:
             continue
         found += 1
@@ -129,7 +146,6 @@ def describe(directory: Path, out: TextIO) -> None:
             "partition": int(number),
             "topic_id": _properties(log / PARTITION_METADATA).get("topic_id", ""),
             "high_watermark": offsets[HIGH_WATERMARKS].get(place, -1),
-            "epochs": _epochs(log / LEADER_EPOCHS),
         }
         _line(out, kind="replica", **facts)
         for first in range(0, len(batches), BATCHES_PER_LINE):
@@ -145,42 +161,88 @@ def _line(out: TextIO, **fields: Any) -> None:
     out.write(json.dumps(fields, separators=(",", ":")) + "\n")
 
 
-def _steady(log: Path, start: int) -> tuple[dict[str, Any] | None, list[Row]]:
+def _steady(log: Path, start: int, *, knows_start: bool) -> tuple[dict[str, Any] | None, list[Row]]:
     """The facts and batches of a log; None if it was removed. Reads again while the log changes."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(AGAIN_SECONDS)
         try:
-            facts, batches = _read(log, start)
+            facts, batches = _read(log, start, knows_start=knows_start)
         except FileNotFoundError:
             if not log.exists():
                 return None, []
             continue
-        if facts["problem"] is None or attempt == ATTEMPTS - 1:
+        if (facts["problem"] is None and not facts["files"]) or attempt == ATTEMPTS - 1:
             return facts, batches
-    return {"start": start, "end": start, "problem": "its segments came and went while they were read"}, []
+    gone = "its segments came and went while they were read"
+    return {"start": start, "end": start, "problem": gone, "epochs": [], "files": []}, []
 
 
-def _read(log: Path, start: int) -> tuple[dict[str, Any], list[Row]]:
-    """Raises FileNotFoundError if a segment is removed meanwhile."""
+def _read(log: Path, start: int, *, knows_start: bool) -> tuple[dict[str, Any], list[Row]]:
+    """The facts and batches of a log. `knows_start`: the log begins at `start`, or with its first segment.
+
+    Raises FileNotFoundError if a segment is removed meanwhile.
+    """
     segments = _segments(log)
+    epochs = _epochs(log / LEADER_EPOCHS)
+    active = segments[-1][0] if segments else start
     batches: list[Row] = []
+    files: list[str] = []
     problem = None
-    for _, path in segments:
+    for base, path in segments:
+        places: list[Place] = []
         try:
             for header, view in batches_in(path):
                 if batches and header.base_offset <= batches[-1][1]:
                     problem = f"{path.name}: a batch begins at {header.base_offset}, not after {batches[-1][1]}"
                     break
                 batches.append(_row(header, view))
+                position = places[-1].end if places else 0
+                places.append(
+                    Place(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
+                )
         except ProtocolError as trouble:
             problem = f"{path.name}: {trouble}"
         if problem is not None:
             break
+        if base < active:
+            files += _index_problems(path, base, places)
     first = segments[0][0] if segments else start
     begins = max(start, first)
     batches = [one for one in batches if one[1] >= begins]
-    return {"start": begins, "end": batches[-1][1] + 1 if batches else begins, "problem": problem}, batches
+    sealed = [(one[0], one[2]) for one in batches if begins <= one[0] < active]
+    wrong = epochs_problem(epochs, sealed, from_the_start=knows_start)
+    files += [f"{LEADER_EPOCHS} {wrong}"] if wrong is not None else []
+    files += _snapshot_problems(log, batches)
+    end = batches[-1][1] + 1 if batches else begins
+    return {"start": begins, "end": end, "problem": problem, "epochs": epochs, "files": files}, batches
+
+
+def _index_problems(segment: Path, base: int, places: Sequence[Place]) -> list[str]:
+    """How the indexes of a sealed segment contradict its batches."""
+    found = []
+    for suffix, problem_of in ((".index", offset_index_problem), (".timeindex", time_index_problem)):
+        path = segment.with_suffix(suffix)
+        content = _content(path)
+        problem = None if content is None else problem_of(content, base, places)
+        found += [f"{path.name} {problem}"] if problem is not None else []
+    return found
+
+
+def _snapshot_problems(log: Path, batches: Sequence[Row]) -> list[str]:
+    """How the snapshots of producers contradict the batches."""
+    found = []
+    produced = [_produced(one) for one in batches]
+    for path in sorted(log.glob("*.snapshot")):
+        content = _content(path)
+        problem = None if content is None else producers_problem(content, produced)
+        found += [f"{path.name} {problem}"] if problem is not None else []
+    return found
+
+
+def _produced(row: Row) -> Produced:
+    base, last, producer, epoch, sequence = row[0], row[1], row[5], row[6], row[7]
+    return Produced(last, producer, epoch, -1 if sequence < 0 else advance_sequence(sequence, last - base))
 
 
 def _segments(log: Path) -> list[tuple[int, Path]]:
@@ -373,6 +435,14 @@ def _of_partition(what: str, record: PartitionRecord | PartitionChangeRecord) ->
 
 
 # -- small files -----------------------------------------------------------------------------------------------
+
+
+def _content(path: Path) -> bytes | None:
+    """The content of a file; None if it is missing or unreadable."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _entries(path: Path) -> list[list[str]]:

@@ -49,6 +49,7 @@ from squall.results.history.table_schemas import (
     LOG_OPTIONAL,
     LOG_SCHEMA,
     REGISTER_SCHEMA,
+    REPLICA_OPTIONAL,
     REPLICA_SCHEMA,
     TRANSACTION_SCHEMA,
 )
@@ -79,7 +80,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA, LOG_OPTIONAL),
     GROUPS: Kind("groups.parquet", GROUP_SCHEMA),
-    REPLICAS: Kind("replicas.parquet", REPLICA_SCHEMA),
+    REPLICAS: Kind("replicas.parquet", REPLICA_SCHEMA, REPLICA_OPTIONAL),
     CONTROL_PLANE: Kind("control-plane.parquet", CONTROL_SCHEMA, CONTROL_OPTIONAL),
 }
 """By name, in the order in which tables are read and checked."""

@@ -114,8 +114,10 @@ REPLICA_SCHEMA: Final = pa.schema(
         ("required", pa.int64()),
         ("removal", pa.bool_()),
         ("problem", pa.string()),
+        ("files", pa.string()),  # a line for each file that contradicts the batches
     ]
 )
+REPLICA_OPTIONAL: Final = ("files",)
 CONTROL_SCHEMA: Final = pa.schema(
     [
         ("kind", pa.string()),
@@ -138,7 +140,7 @@ CONTROL_SCHEMA: Final = pa.schema(
         ("live", pa.bool_()),
         ("problem", pa.string()),
         ("members", pa.list_(pa.int32())),
-        ("facts", pa.string()),  # what else a metadata record states, as JSON
+        ("facts", pa.string()),  # what else a metadata record states, as JSON; of a log what `files` is above
     ]
 )
 CONTROL_OPTIONAL: Final = ("facts",)

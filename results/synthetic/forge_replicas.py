@@ -26,6 +26,7 @@ from squall.results.checkers.replicas.anomalies import (
     METADATA_REPLACED,
     TWO_LEADERS,
     TWO_VOTES,
+    WRONG_FILE,
 )
 from squall.results.checkers.replicas.control import NODE_STARTED, QuorumFacts, TraceEvent
 from squall.results.checkers.replicas.metadata import MetadataRecord, RecordFacts
@@ -33,6 +34,7 @@ from squall.results.checkers.replicas.replica import BATCH_COLUMNS, Batches, Rep
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (101, 102, 103)
+CONTRADICTION: Final = ("leader-epoch-checkpoint names epoch 1 for offset 0, where a batch of epoch 0 begins",)
 LOG_NAMES: Final = {"topic": "events", "partition": 0, "topic_id": "id-of-events"}
 
 Replicas = list[Replica]
@@ -167,6 +169,10 @@ REPLICA_INJECTIONS: Final[Mapping[str, tuple[str, ReplicaChange]]] = {
         _follower(lambda one, dice: _out_of_sync(without(one, _some(one, dice)))),
     ),
     "an epoch goes back in a log": (EPOCH_REGRESS, _follower(_epoch_back)),
+    "the leader epochs of an in-sync follower contradict its batches": (
+        WRONG_FILE,
+        _follower(lambda one, dice: replace(one, files=CONTRADICTION)),
+    ),
 }
 
 REPLICA_NEAR_MISSES: Final[Mapping[str, ReplicaChange]] = {
@@ -177,6 +183,9 @@ REPLICA_NEAR_MISSES: Final[Mapping[str, ReplicaChange]] = {
     "a replica out of sync lags": _follower(lambda one, dice: _out_of_sync(cut(one, dice.randint(1, 20)))),
     "an in-sync replica whose node does not run lags": _follower(lambda one, dice: replace(cut(one, 2), live=False)),
     "a log begins later where retention may remove": _removed_front,
+    "files contradict the batches of a replica out of sync, which is recovering": _follower(
+        lambda one, dice: replace(_out_of_sync(one), files=CONTRADICTION)
+    ),
     "checksums were not computed": _follower(
         lambda one, dice: replace(one, batches=replace(one.batches, sound=np.full(len(one.batches), -1, np.int64)))
     ),
@@ -404,6 +413,10 @@ CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
             events=tuple(one for one in plane.events if (one.node, one.event) != (103, "high_watermark")),
         ),
     ),
+    "an index contradicts the metadata": (
+        WRONG_FILE,
+        _log_changed((102,), lambda one: replace(one, files=CONTRADICTION)),
+    ),
     "the quorum's epoch goes back at a node": (
         EPOCH_REGRESS,
         _and_then(_event(102, "state", role="follower", epoch=9), _event(102, "state", role="follower", epoch=8)),
@@ -436,6 +449,9 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     ),
     "a voter with an emptied disk votes again": _and_then(
         _voted(102, 9, 101), _restarted(102, 0), _voted(102, 9, 103, incarnation=2)
+    ),
+    "files contradict the metadata at a node that does not run": _log_changed(
+        (102,), lambda one: replace(one, live=False, files=CONTRADICTION)
     ),
     "a tail beyond the committed end": _log_changed((101,), lambda one: extended(one, [1], [99])),
     "a broker starts again with an emptied disk": lambda plane, dice: replace(

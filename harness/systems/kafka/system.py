@@ -190,7 +190,7 @@ class ApacheKafka:
             process=process_of(directory, data, roles),
             logs=(log, config, launcher),
             preparation=("/bin/sh", launcher, "format"),
-            digest=digest_command(place, data, directory),
+            digest=digest_command(place, data, directory, delayed_starts=True),
         )
 
     def jar_names(self) -> list[str]:

@@ -10,6 +10,7 @@ LACKS: Final = "replica_lacks_committed"
 DIVERGENCE: Final = "replica_divergence"
 LOG_MATCHING: Final = "log_matching"
 DAMAGED: Final = "damaged_batch"
+WRONG_FILE: Final = "wrong_log_file"
 EPOCH_REGRESS: Final = "epoch_regress"
 TWO_LEADERS: Final = "two_leaders"
 TWO_VOTES: Final = "two_votes"
@@ -47,6 +48,14 @@ REPLICA_ANOMALIES: Final = (
         "a committed batch of an in-sync replica does not fit its checksum",
         "committed batches of in-sync replicas do not fit their checksums",
         "damage on a disk that recovery accepted, or a batch that was changed after it was sealed",
+    ),
+    Anomaly(
+        WRONG_FILE,
+        "a file beside the log of a live in-sync replica contradicts its batches: an index, the leader epochs, or a "
+        "snapshot of producers (DP-05, DP-13)",
+        "a file beside the log of an in-sync replica contradicts its batches",
+        "files beside the logs of in-sync replicas contradict their batches",
+        "a truncation or a recovery that forgot the file, or a file that was not written before its segment was sealed",
     ),
     Anomaly(
         EPOCH_REGRESS,

@@ -12,6 +12,7 @@ committed, which ISR a broker adopted (`TraceEvent`).
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
 * a leader that committed records name is in the ISR that they leave, after an unclean election as well   (ELECT, IS-02)
 * every decision that was committed is one that a controller may make                                 (`decisions.py`)
+* the files beside a running node's metadata log agree with its batches                                     (DP-13)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
 Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
@@ -40,7 +41,7 @@ from squall.results.checkers.replicas.anomalies import (
 )
 from squall.results.checkers.replicas.decisions import judge_decisions
 from squall.results.checkers.replicas.facts import Findings
-from squall.results.checkers.replicas.logs import different_at, holes_of, mismatches
+from squall.results.checkers.replicas.logs import different_at, holes_of, look_at_files, mismatches
 from squall.results.checkers.replicas.metadata import QUORUM, MetadataRecord, States, replayed
 from squall.results.checkers.replicas.replica import Replica
 
@@ -114,6 +115,8 @@ def judge_control(
         for other in logs[index + 1 :]:
             _match(one, other, findings)
         _look_at_epochs_of(one, findings)
+        if one.live and one.collected:
+            look_at_files(one, findings)
     _look_at_traces(logs, events, findings)
     _look_at_leaders(events, findings)
     _look_at_votes(events, findings)

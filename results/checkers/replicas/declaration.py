@@ -19,6 +19,7 @@ from squall.results.checkers.replicas.anomalies import (
     REPLICA_ANOMALIES,
     TWO_LEADERS,
     TWO_VOTES,
+    WRONG_FILE,
 )
 from squall.results.history.operation_kinds import CONTROL_PLANE, REPLICAS
 
@@ -72,7 +73,7 @@ REPLICA_CHECKS: Final = (
         REPLICAS,
         "in-sync replicas equal and complete",
         _look_at_replicas,
-        _anomalies(LACKS, DIVERGENCE, LOG_MATCHING, DAMAGED, EPOCH_REGRESS),
+        _anomalies(LACKS, DIVERGENCE, LOG_MATCHING, DAMAGED, WRONG_FILE, EPOCH_REGRESS),
         proof="replica",
     ),
     TableCheck(
@@ -81,6 +82,7 @@ REPLICA_CHECKS: Final = (
         _look_at_control_plane,
         _anomalies(
             LOG_MATCHING,
+            WRONG_FILE,
             EPOCH_REGRESS,
             TWO_LEADERS,
             TWO_VOTES,

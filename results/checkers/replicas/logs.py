@@ -7,6 +7,7 @@ it leads. So every replica is described batch by batch after the run (`harness/r
 * live members of the ISR hold the same batches there, and these fit their checksums                    (UNIQ)
 * any two replicas that have a batch of the same offset and epoch have the same batch, after the same   (LM)
 * leader epochs never go back within a log                                                              (EPOCH)
+* the files beside the log of a live member of the ISR agree with its batches                   (DP-05, DP-13)
 
 Legal, and must raise nothing: a tail above `required`, which is not committed; other records, of another epoch, in the
 tail of a replica outside of the ISR; a node that does not run; a log that begins later than another if retention or
@@ -24,11 +25,19 @@ from itertools import combinations
 import numpy as np
 
 from squall.results.checkers.common.text import grouped, listed
-from squall.results.checkers.replicas.anomalies import DAMAGED, DIVERGENCE, EPOCH_REGRESS, LACKS, LOG_MATCHING
+from squall.results.checkers.replicas.anomalies import (
+    DAMAGED,
+    DIVERGENCE,
+    EPOCH_REGRESS,
+    LACKS,
+    LOG_MATCHING,
+    WRONG_FILE,
+)
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.replica import Ints, Replica
 
 OUT_OF_SYNC = "replicas out of sync"
+MOST_FILES = 3
 NOT_LIVE = "in-sync replicas of nodes that do not run"
 
 
@@ -60,6 +69,8 @@ def compare(replicas: Sequence[Replica], findings: Findings) -> None:
         findings.undecided.append(f"{place}: up to where it is committed is not known, so replicas cannot be judged")
     else:
         _look_at_members(members, required, findings)
+    for one in members:
+        look_at_files(one, findings)
     there = [one for one in replicas if one.collected and len(one.batches)]
     for one, other in combinations(there, 2):
         _match(one, other, required, findings)
@@ -138,6 +149,13 @@ def _look_at_checksums(one: Replica, required: int, findings: Findings) -> None:
             (one.host, f"in the ISR, has {one.batches.told(index)}, which does not fit the CRC-32C in its header"),
             count=len(bad),
         )
+
+
+def look_at_files(one: Replica, findings: Findings) -> None:
+    """Report the files beside a log that contradict its batches, as the host found them (`server/log_files.py`)."""
+    if one.files:
+        evidence = [(one.host, f"beside the log, {file}") for file in one.files[:MOST_FILES]]
+        findings.accuse(WRONG_FILE, one.place, one.start, *evidence, count=len(one.files))
 
 
 def _differs(reference: Replica, one: Replica, required: int, findings: Findings) -> bool:

@@ -50,7 +50,7 @@ class Replica:
     `collected`: its host could be reached. `required` is the offset below which every in-sync replica must have all
     records: the end of what was acknowledged or below the leader's high watermark, -1 if that is not known. `removal`:
     records may be deleted from the log's front, by retention or by request. `problem` is why the log could not be read
-    (to its end), empty if it could.
+    (to its end), empty if it could. `files` names the files beside the log that contradict its batches, and how.
     """
 
     topic: str
@@ -68,6 +68,7 @@ class Replica:
     required: int = -1
     removal: bool = False
     problem: str = ""
+    files: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:

@@ -40,8 +40,9 @@ def replica_table(replicas: Iterable[tuple[Replica, Columns]]) -> pa.Table:
     names: dict[str, Any] = {"replica": np.arange(len(ones))}
     names |= {name: [getattr(one, name) for one in ones] for name in _NAMES}
     facts = {name: [getattr(one, name) for one in ones] for name in _FACTS}
+    files = {"files": ["\n".join(one.files) for one in ones]}
     ends = {"base": [one.start for one in ones], "last": [one.end - 1 for one in ones]}
-    headers = _rows(REPLICA_SCHEMA, len(ones), {"row": REPLICA, **names, **facts, **ends})
+    headers = _rows(REPLICA_SCHEMA, len(ones), {"row": REPLICA, **names, **facts, **files, **ends})
     lengths = np.array([len(one.batches) for one in ones], np.int64)
     if not lengths.sum():
         return headers
@@ -99,8 +100,14 @@ def replicas_in(table: pa.Table) -> Iterator[Replica]:
             **{name: one[name] for name in (*_NAMES, *_FACTS)},
             start=one["base"],
             end=one["last"] + 1,
+            files=_lines(one.get("files")),
             batches=Batches(*(numbers[name][rows] for name in BATCH_COLUMNS)),
         )
+
+
+def _lines(text: str | None) -> tuple[str, ...]:
+    """The lines of a cell; none if the table was written before the column existed."""
+    return tuple((text or "").splitlines())
 
 
 # -- the control plane -----------------------------------------------------------------------------------------
@@ -121,6 +128,7 @@ def control_table(
     for one in logs:
         names = {"host": one.host, "node": one.node}
         facts = {"offset": one.start, "last": one.end - 1, "live": one.live, "problem": one.problem}
+        facts |= {"facts": "\n".join(one.files)}
         rows.append({"kind": LOG, **names, **facts, "role": "" if one.collected else "not collected"})
         if len(one.batches):
             columns = {name: getattr(one.batches, name) for name in BATCH_COLUMNS if name != "base"}
@@ -203,6 +211,7 @@ def _logs_in(table: pa.Table, kinds: Any, logs: Iterable[Mapping[str, Any]]) -> 
             start=one["offset"],
             end=one["last"] + 1,
             problem=one["problem"],
+            files=_lines(one.get("facts")),
             batches=Batches(*(columns[name][nodes == one["node"]] for name in BATCH_COLUMNS)),
         )
         for one in logs
