@@ -38,7 +38,7 @@ from squall.harness.scenario.node_tables import (
     read_trace,
     tables_of,
 )
-from squall.harness.scenario.removal import removal_allowed
+from squall.harness.scenario.removal import damages_files, removal_allowed
 from squall.harness.scenario.suite import Scenario
 from squall.nemesis.core.ports import OperationRefused
 from squall.results.checkers.common.text import several
@@ -81,7 +81,7 @@ class NodeRecords:
                 await await_whole(self.testbed.admin, len(self.testbed.bootstrap()), scenario.topics, settle)
         before = await self.testbed.statuses()
         try:
-            self._asked = await self._ask(committed_ends(reads, scenario), removal_allowed(scenario))
+            self._asked = await self._ask(committed_ends(reads, scenario), scenario)
         except OperationRefused as trouble:
             self.problem = f"the quorum could not be asked: {trouble}"
             return f"replicas not compared: {self.problem}"
@@ -111,11 +111,12 @@ class NodeRecords:
     def _plans(self) -> Sequence[tuple[str, NodePlan]]:
         return list(self.testbed.plans.items())
 
-    async def _ask(self, ends: Mapping[tuple[str, int], int], removal: bool) -> Asked:
+    async def _ask(self, ends: Mapping[tuple[str, int], int], scenario: Scenario) -> Asked:
         """Query in the order that `node_tables.py` relies on. Raises OperationRefused."""
         first = await self._quorum()
         watermarks = await asyncio.to_thread(self._high_watermarks)
-        return Asked((first, await self._quorum()), watermarks, ends, removal)
+        quorums = (first, await self._quorum())
+        return Asked(quorums, watermarks, ends, removal_allowed(scenario), damages_files(scenario))
 
     async def _quorum(self) -> QuorumFacts:
         """Return the quorum's state. Raises OperationRefused."""

@@ -19,7 +19,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,6 +96,8 @@ class Asked:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     removal: bool = False
     """Whether records of any topic may be removed from the front of its log."""
+    damaged: bool = False
+    """Whether a fault may have damaged files: then those beside a log need not agree with it."""
 
 
 class TornDigest(Exception):
@@ -218,7 +220,7 @@ def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> di
 
 def tables_of(asked: Asked, described: Iterable[Described], events: Iterable[TraceEvent]) -> tuple[pa.Table, pa.Table]:
     """Return the tables of replicas and of the control plane."""
-    hosts = list(described)
+    hosts = [_without_files(one) for one in described] if asked.damaged else list(described)
     quorum = asked.quorums[1]
     source = next((one for one in hosts if one.node == quorum.leader), None)
     said = () if source is None else source.records
@@ -227,6 +229,10 @@ def tables_of(asked: Asked, described: Iterable[Described], events: Iterable[Tra
     replicas = list(_replicas(asked, records, with_retention, hosts))
     control = control_table(quorum, [_metadata_log(one) for one in hosts], records, events)
     return replica_table(replicas), control
+
+
+def _without_files(one: Described) -> Described:
+    return replace(one, logs=tuple(replace(log, files=()) for log in one.logs))
 
 
 def _record_of(said: Mapping[str, Any]) -> MetadataRecord:

@@ -1,4 +1,4 @@
-"""What a scenario lets remove records from the front of a log: settings, clients, and clocks that are far ahead.
+"""What a scenario lets remove records from the front of a log, and whether it damages files behind a node's back.
 
 Retention and DeleteRecords raise a log's start, and what lies below it is no loss. A node that has lost its records may
 state the same start. So the checks believe a stated start only where the scenario has something that raises one, and
@@ -6,6 +6,9 @@ hold all else to begin at 0 (`Manifest.keeps_front`). In doubt, removal is allow
 
 Kafka keeps records for a week unless told otherwise, by the clock of the broker and the timestamps of clients. A run
 takes hours at most, so only a clock that a fault sets ahead by days makes records that old.
+
+A fault that changes or loses bytes which the node has written, or believes to be durable, may leave an index or a
+checkpoint that contradicts its log, and no system promises to find that out.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from pydantic import BaseModel
 from squall.harness.scenario.suite import Scenario
 from squall.harness.scenario.system_choice import SystemChoice
 from squall.nemesis.options.clock import ClockFreeze, ClockSkew, ClockStrobe
+from squall.nemesis.options.damage import BitFlip, CopyChunk, LoseFile, TruncateFile
+from squall.nemesis.options.disk import LyingFsync
 from squall.nemesis.options.operation import AlterConfig
 from squall.nemesis.options.process import Reconfigure
 from squall.workloads.core.operation import DELETE_RECORDS
@@ -53,6 +58,12 @@ def removal_allowed(scenario: Scenario) -> bool:
         or any(DELETE_RECORDS in str(one) for one in listed)
         or any(_removes_later(one) for entry in scenario.nemesis for one in _parts(entry))
     )
+
+
+def damages_files(scenario: Scenario) -> bool:
+    """Return whether a fault may change or lose what a node has written."""
+    damage = BitFlip | CopyChunk | LoseFile | TruncateFile | LyingFsync
+    return any(isinstance(one, damage) for entry in scenario.nemesis for one in _parts(entry))
 
 
 def _is_known(system: SystemChoice) -> bool:

@@ -29,7 +29,7 @@ from squall.harness.scenario.node_tables import (
     tables_of,
     traced,
 )
-from squall.harness.scenario.removal import removal_allowed
+from squall.harness.scenario.removal import damages_files, removal_allowed
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import SimPlace, SimWorld
@@ -104,7 +104,8 @@ def write_node_tables(
         for one in states
     ]
     watermarks = {place.node_id: _watermarks(world.processes[place.name]) for place in world.places if place.is_broker}
-    asked = Asked((quorum, quorum), watermarks, committed_ends(reads, scenario), removal_allowed(scenario))
+    ends = committed_ends(reads, scenario)
+    asked = Asked((quorum, quorum), watermarks, ends, removal_allowed(scenario), damages_files(scenario))
     described = [_described(world.processes[place.name], place) for place in world.places]
     events = [
         event

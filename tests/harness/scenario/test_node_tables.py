@@ -34,10 +34,10 @@ from squall.nodes.protocol.value_batches import build_value_batch
 from squall.nodes.server.digest import main as describe
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.trace import ControlTrace
-from squall.nodes.storage.checkpoints import write_properties
+from squall.nodes.storage.checkpoints import write_lines, write_properties
 from squall.nodes.storage.log import Log, LogConfig
 from squall.results.checkers.further import check_further
-from squall.results.checkers.replicas.anomalies import DIVERGENCE, LACKS
+from squall.results.checkers.replicas.anomalies import DIVERGENCE, LACKS, WRONG_FILE
 from squall.results.checkers.replicas.control import NODE_STARTED, TORN_LINE, QuorumFacts
 from squall.results.checkers.replicas.tables import replicas_in
 from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS
@@ -45,6 +45,7 @@ from squall.results.history.operation_tables import CONTROL_PLANE, REPLICAS
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 BROKERS, CONTROLLER = (1, 2), 101
 COMMITTED = 6
+DEFAULTS = LogConfig()
 
 
 class Host:
@@ -67,12 +68,12 @@ class Host:
             log.append_as_leader(build_value_batch([encode_record(one)], 0), 1, 0)
         log.close()
 
-    def log(self, name: str) -> Log:
-        return Log.open(self.disk, name, LogConfig(), now_ms=0, trace=NullTrace())
+    def log(self, name: str, config: LogConfig = DEFAULTS) -> Log:
+        return Log.open(self.disk, name, config, now_ms=0, trace=NullTrace())
 
-    def events(self, values: Iterable[bytes], topic_id: bytes = ID) -> Host:
+    def events(self, values: Iterable[bytes], topic_id: bytes = ID, config: LogConfig = DEFAULTS) -> Host:
         """Have the log of events-0 hold these records, each in a batch."""
-        log = self.log("events-0")
+        log = self.log("events-0", config)
         for value in values:
             log.append_as_leader(build_batch([Record(value=value)]), 0, 0)
         log.close()
@@ -105,6 +106,18 @@ def anomalies(question: Asked, *hosts: Described) -> tuple[dict[str, int], tuple
     replicas, _ = tables_of(question, hosts, ())
     found = check_further(REPLICAS, replicas, {})
     return found.anomalies, found.undecided
+
+
+def test_a_wrong_file_beside_a_log_is_reported_unless_faults_damage_files(
+    tmp_path: Path, controller: Described
+) -> None:
+    """DP-13: the leader epochs of a follower name another epoch than its batches."""
+    leader = Host(tmp_path, 1).events(VALUES).described()
+    follower = Host(tmp_path, 2)
+    follower.events(VALUES, config=LogConfig(segment_bytes=100))
+    write_lines(follower.disk, "events-0/leader-epoch-checkpoint", ["3 0"])
+    assert anomalies(asked(), controller, leader, follower.described())[0] == {WRONG_FILE: 1}
+    assert anomalies(asked(damaged=True), controller, leader, follower.described())[0] == {}
 
 
 def test_replicas_that_agree_are_alike_and_whole(tmp_path: Path, controller: Described) -> None:

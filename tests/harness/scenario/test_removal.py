@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.scenario.removal import removal_allowed
+from squall.harness.scenario.removal import damages_files, removal_allowed
 from squall.harness.scenario.suite import Scenario
 
 
@@ -73,3 +73,21 @@ def test_clients_may_remove_it() -> None:
 def test_a_fault_may_remove_it(fault: dict[str, Any], removes: bool) -> None:
     """A clock that is days ahead makes records older than the week that Kafka keeps them."""
     assert allowed(nemesis=[{**fault, "at": "5s", "for": "5s"}]) is removes
+
+
+@pytest.mark.parametrize(
+    ("fault", "damages"),
+    [
+        ({"fault": "bit-flip", "target": "b1", "file": "*.index"}, True),
+        ({"fault": "truncate-file", "target": "b1"}, True),
+        ({"fault": "copy-chunk", "target": "b1"}, True),
+        ({"fault": "lose-file", "target": "b1"}, True),
+        ({"fault": "lying-fsync", "target": "b1"}, True),
+        ({"fault": "file-copy-restore", "target": "b1"}, False),
+        ({"fault": "power-loss", "target": "b1"}, False),
+    ],
+)
+def test_some_faults_damage_files_behind_a_nodes_back(fault: dict[str, Any], damages: bool) -> None:
+    """A restored copy is older and whole; what a power loss takes was never promised to be there."""
+    for nemesis in ([fault | {"at": "1s"}], [{"at": "1s", "mix": [fault], "stable": "2s"}]):
+        assert damages_files(Scenario.model_validate({"scenario": "one", "nemesis": nemesis})) == damages

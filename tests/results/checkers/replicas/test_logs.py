@@ -8,7 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from squall.results.checkers.replicas.anomalies import DAMAGED, DIVERGENCE, EPOCH_REGRESS, LACKS, LOG_MATCHING
+from squall.results.checkers.replicas.anomalies import (
+    DAMAGED,
+    DIVERGENCE,
+    EPOCH_REGRESS,
+    LACKS,
+    LOG_MATCHING,
+    WRONG_FILE,
+)
 from squall.results.checkers.replicas.facts import Findings
 from squall.results.checkers.replicas.logs import NOT_LIVE, OUT_OF_SYNC, compare, holes_of
 from squall.results.checkers.replicas.replica import Batches, Replica
@@ -100,6 +107,17 @@ class TestWhatInSyncReplicasMustHold:
         sound = one.batches.sound.copy()
         sound[1] = 0
         assert anomalies(replace(one, batches=replace(one.batches, sound=sound))) == {DAMAGED: 1}
+
+    def test_a_file_that_contradicts_the_batches_is_named(self) -> None:
+        """DP-05, DP-13: whoever starts from it goes wrong."""
+        files = tuple(f"0000000000000000000{number}.timeindex says something else" for number in range(5))
+        findings = found(replica("b1"), replica("b2", files=files))
+        assert findings.anomalies == {WRONG_FILE: 5}
+        assert findings.witnesses[0].evidence == tuple(("b2", f"beside the log, {one}") for one in files[:3])
+
+    @pytest.mark.parametrize("facts", [{"in_sync": False}, {"live": False}, {"collected": False}])
+    def test_files_of_a_replica_that_may_be_recovering_are_not_judged(self, facts: dict[str, bool]) -> None:
+        assert WRONG_FILE not in anomalies(replica("b1"), replica("b2", files=("it differs",), **facts))
 
     def test_damage_above_what_is_committed_is_none(self) -> None:
         one = replica("b1", required=5)
