@@ -18,7 +18,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +98,8 @@ class Asked:
     """Whether records of any topic may be removed from the front of its log."""
     damaged: bool = False
     """Whether a fault may have damaged files: then those beside a log need not agree with it."""
+    deleted: Collection[str] = ()
+    """Topics whose records others than the load may have deleted."""
 
 
 class TornDigest(Exception):
@@ -275,6 +277,7 @@ def _replicas(
 ) -> Iterator[tuple[Replica, Columns]]:
     """Yield every replica that committed metadata names as in sync, and every other log that a host has."""
     before, now = (replayed(records, one.committed) for one in asked.quorums)
+    removed = {*with_retention, *asked.deleted}
     logs = {
         (log.topic_id, log.partition, one.node): log for one in hosts for log in one.logs if log.topic != METADATA_TOPIC
     }
@@ -299,7 +302,7 @@ def _replicas(
                     start=0 if log is None else log.start,
                     end=0 if log is None else log.end,
                     required=required,
-                    removal=asked.removal or state.topic in with_retention,
+                    removal=asked.removal or state.topic in removed,
                     problem=one.problem or ("has no log of it" if log is None else log.problem),
                     batches=Batches() if log is None else log.batches,
                     files=() if log is None else log.files,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -94,8 +94,12 @@ def write_node_tables(
     traces: ControlTraces,
     directory: Path,
     run_id: str,
+    deleted: Collection[str] = (),
 ) -> str:
-    """Write the tables of what the nodes left beside the history. Return why there are none; empty if there are."""
+    """Write the tables of what the nodes left beside the history. Return why there are none; empty if there are.
+
+    `deleted`: topics whose records others than the load may have deleted.
+    """
     quorum = quorum_of(world)
     if quorum is None:
         return NO_LEADER
@@ -105,7 +109,7 @@ def write_node_tables(
     ]
     watermarks = {place.node_id: _watermarks(world.processes[place.name]) for place in world.places if place.is_broker}
     ends = committed_ends(reads, scenario)
-    asked = Asked((quorum, quorum), watermarks, ends, removal_allowed(scenario), damages_files(scenario))
+    asked = Asked((quorum, quorum), watermarks, ends, removal_allowed(scenario), damages_files(scenario), deleted)
     described = [_described(world.processes[place.name], place) for place in world.places]
     events = [
         event

@@ -271,6 +271,7 @@ class Simulation:
         self.postponed = 0
         self.asked_topics: AskedTopics | None = None
         self.recreated_topics: RecreatedTopics | None = None
+        self.administrator: AttentiveAdministrator | None = None
         self.begun: list[SwarmFault] = []
         """The faults of a swarm that were carried out."""
         self.digest = ""
@@ -423,8 +424,10 @@ class Simulation:
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
         if self.traces is not None:
-            states = self.final_states
-            problem = write_node_tables(self.world, scenario, states, self.traces, self.directory, self.run_id)
+            deleted = frozenset() if self.administrator is None else frozenset(self.administrator.deleted)
+            problem = write_node_tables(
+                self.world, scenario, self.final_states, self.traces, self.directory, self.run_id, deleted
+            )
             self.notes = {NOT_COLLECTED: problem} if problem else {}
         await admin.close()
 
@@ -477,7 +480,8 @@ class Simulation:
             self.recreated_topics = RecreatedTopics(self.world, PATIENCE, like, sent)
             strangers.append(self.recreated_topics)
         if self.world.streams.stream("whether an administrator attends").random() < ATTENDING:
-            strangers.append(AttentiveAdministrator(self.world, PATIENCE, like, sent, self.budget))
+            self.administrator = AttentiveAdministrator(self.world, PATIENCE, like, sent, self.budget)
+            strangers.append(self.administrator)
         return strangers
 
     async def _nemesis(self) -> None:

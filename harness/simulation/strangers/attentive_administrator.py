@@ -106,6 +106,8 @@ class AttentiveAdministrator:
         self._led: tuple[int, int] = (-1, -1)
         """Leader and leader epoch when it looked last."""
         self.names = self.appended = 0
+        self.deleted: set[str] = set()
+        """The topics in which it has asked for records to be deleted."""
         self.done: dict[str, int] = {}
         """How often it did what, whatever came of it."""
 
@@ -172,6 +174,7 @@ class AttentiveAdministrator:
         leader = self._own.brokers.get(seen.leader_id)
         if leader is None:
             return
+        self.deleted.add(self._name)
         offset = self._rng.choice((TO_HIGH_WATERMARK, self._rng.randint(0, self.appended)))
         topic = DeleteRecordsTopic(self._name, [DeleteRecordsPartition(0, offset)])
         await self._own.answer(leader, DeleteRecordsRequest([topic], TIMEOUT_MS), DeleteRecordsResponse)

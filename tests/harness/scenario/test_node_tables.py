@@ -34,7 +34,7 @@ from squall.nodes.protocol.value_batches import build_value_batch
 from squall.nodes.server.digest import main as describe
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.trace import ControlTrace
-from squall.nodes.storage.checkpoints import write_lines, write_properties
+from squall.nodes.storage.checkpoints import write_lines, write_offsets, write_properties
 from squall.nodes.storage.log import Log, LogConfig
 from squall.results.checkers.further import check_further
 from squall.results.checkers.replicas.anomalies import DIVERGENCE, LACKS, WRONG_FILE
@@ -140,6 +140,18 @@ def test_a_follower_with_another_record_diverges(tmp_path: Path, controller: Des
     one = Host(tmp_path, 1).events(VALUES).described()
     other = Host(tmp_path, 2).events((*VALUES[:3], b"x")).described()
     assert anomalies(asked(), one, other, controller)[0] == {DIVERGENCE: 1}
+
+
+def test_a_log_may_begin_later_where_others_than_the_load_deleted_records(
+    tmp_path: Path, controller: Described
+) -> None:
+    """DP-07: the first leader had deleted two records, and another one took over that did not know of it."""
+    whole, shorter = (Host(tmp_path, node).events(VALUES) for node in BROKERS)
+    write_offsets(shorter.disk, "log-start-offset-checkpoint", {("events", 0): 2})
+    hosts = (whole.described(), shorter.described(), controller)
+    assert anomalies(asked(), *hosts)[0] == {LACKS: 2}
+    assert anomalies(asked(deleted={"events"}), *hosts)[0] == {}
+    assert anomalies(asked(deleted={"other"}), *hosts)[0] == {LACKS: 2}
 
 
 def test_an_isr_is_the_committed_one_and_no_later_one(tmp_path: Path, controller: Described) -> None:

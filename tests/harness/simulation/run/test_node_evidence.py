@@ -56,6 +56,12 @@ def test_a_run_waits_for_the_end_of_an_election_before_it_asks_what_is_committed
     assert (result.verdict, result.problem) == ("valid", "")
 
 
+def test_a_log_may_begin_later_where_an_administrator_deleted_records() -> None:
+    """In this seed the next leader of its topic is elected uncleanly, and knows nothing of the deletion."""
+    result = simulate(scenario_of("worlds"), 1003784, SimOptions(evidence=True))
+    assert (result.verdict, result.problem) == ("valid", "")
+
+
 def test_a_cluster_without_a_quorum_is_judged_by_its_history_alone() -> None:
     """What a quorum's logs must hold cannot be asked of ZooKeeper's nodes; that is no reason to know nothing."""
     result = simulate(scenario_of("zookeeper"), 1, SimOptions(observed=False, evidence=True))
