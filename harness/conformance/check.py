@@ -85,15 +85,16 @@ async def check_conformance(
 
 
 async def _created_again(client: ConformanceClient, old: CheckedTopic) -> None:
-    """A topic of the same name begins empty, as another topic.
+    """A topic of the same name begins empty and without the settings of the first, as another topic.
 
     It has fewer replicas than it wants in sync; all of them are enough, since no more can be.
     """
     partitions = [CheckedPartition(one.replicas, one.replicas[0]) for one in old.partitions]
     factor = len(partitions[0].replicas)
     partitions = [one for one in partitions if len(one.replicas) == factor]
-    topic = CheckedTopic(old.name, old.brokers, partitions, {**SETTINGS, "min.insync.replicas": str(factor + 1)})
+    topic = CheckedTopic(old.name, old.brokers, partitions, {"min.insync.replicas": str(factor + 1)})
     await topics.create(client, topic)
+    await settings.await_settings(client, topic)
     address = client.any_broker()
     expect(address, "whether a topic that is created again is another one", topic.topic_id != old.topic_id, True)
     await records.append(client, topic, client.rng.randrange(len(partitions)))

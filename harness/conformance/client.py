@@ -93,9 +93,10 @@ class ConformanceClient:
     def any_broker(self) -> Address:
         return self.rng.choice(self.brokers)
 
-    async def serves(self, address: Address, key: ApiKey) -> bool:
-        """Whether a node announces an API."""
-        return int(key) in await self._versions(address)
+    async def serves(self, address: Address, key: ApiKey, version: int | None = None) -> bool:
+        """Whether a node announces an API, in this version if one is named."""
+        announced = (await self._versions(address)).get(int(key))
+        return announced is not None and (version is None or announced[0] <= version <= announced[1])
 
     async def settled(self, attempt: Callable[[], Awaitable[Found]]) -> Found:
         """Return what `attempt` returns once it does not raise NotConforming: a broker may hear of a change late."""

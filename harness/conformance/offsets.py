@@ -58,11 +58,22 @@ async def listed(client: ConformanceClient, topic: CheckedTopic) -> None:
     some = client.rng.choice(kept)
     for timestamp in (some.timestamp, some.timestamp - 1, some.timestamp + 1, 0):
         await _expect_offset(client, topic, number, timestamp, first_from(kept, timestamp))
+    if await client.serves(address, ApiKey.LIST_OFFSETS, EPOCHS_SINCE - 1):
+        await _listed_for_old_clients(client, topic, number)
     await _refused(client, topic, number)
     asked = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(topic.name, [_at_end(number), _at_end(number)])])
     twice = await client.ask(address, asked, ListOffsetsResponse, since=EPOCHS_SINCE)
     codes = {part.error_code for one in twice.topics for part in one.partitions}
     expect(address, "a topic-partition that is named twice", codes, {int(ErrorCode.INVALID_REQUEST)})
+
+
+async def _listed_for_old_clients(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
+    """A client that cannot name a leader epoch gets the log's end, however often the leader has changed."""
+    address = topic.leader_of(number)
+    request = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(topic.name, [_at_end(number)])])
+    response = await client.ask(address, request, ListOffsetsResponse, since=1, until=EPOCHS_SINCE - 1)
+    came = [(part.error_code, part.offset) for one in response.topics for part in one.partitions]
+    expect(address, f"the end of {topic.name}-{number} for old clients", came, [(0, topic.partitions[number].end)])
 
 
 def first_from(records: list[Appended], timestamp: int) -> tuple[int, int, int, int]:

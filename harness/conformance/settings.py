@@ -89,19 +89,19 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect_error(
         address, "to validate", await _alter(client, address, topic.name, wanted, validate_only=True), ErrorCode.NONE
     )
-    await _await_settings(client, topic)
+    await await_settings(client, topic)
     expect_error(address, "to alter", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
     topic.settings |= {one.name: one.value or "" for one in wanted}
-    await _await_settings(client, topic)
+    await await_settings(client, topic)
     wanted = [AlterableConfig(OTHER, DELETE, None), AlterableConfig(LIST, SET, ITEMS[0])]
     expect_error(address, "to alter", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
     del topic.settings[OTHER]
     topic.settings[LIST] = ITEMS[0]
-    await _await_settings(client, topic)
+    await await_settings(client, topic)
     for operation, item in ((APPEND, ITEMS[0]), (SUBTRACT, ITEMS[1])):
         wanted = [AlterableConfig(LIST, operation, item)]
         expect_error(address, f"to alter {wanted}", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
-        await _await_settings(client, topic)
+        await await_settings(client, topic)
 
 
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -149,7 +149,9 @@ async def _same_min_isr(client: ConformanceClient, topic: CheckedTopic) -> None:
         expect(address, f"where {MIN_ISR} comes from, with {LOWERED}", source, CLUSTER_SOURCE)
 
 
-async def _await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:
+async def await_settings(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Wait until every broker shows these settings of the topic, and no others of its own."""
+
     async def attempt() -> None:
         for address in client.brokers:
             configs = await _configs(client, address, TOPIC, topic.name)

@@ -29,8 +29,11 @@ from squall.harness.scenario.cluster import await_whole
 from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
+from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.controller import features
+from squall.nodes.metadata.image import MetadataDelta, MetadataImage
+from squall.nodes.metadata.records import RemoveTopicRecord
 from squall.nodes.node import announced_features, base
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.ports import NullTrace
@@ -52,7 +55,12 @@ from squall.nodes.protocol.messages.fetch import FetchResponse
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdResponse
-from squall.nodes.protocol.messages.list_offsets import ListOffsetsResponse
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
 from squall.nodes.protocol.messages.metadata import MetadataResponse
 from squall.nodes.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from squall.nodes.protocol.messages.produce import ProduceResponse
@@ -267,6 +275,37 @@ def test_a_part_sees_that_nodes_may_differ_in_their_min_isr(monkeypatch: pytest.
     monkeypatch.setattr(features, "safe_min_isr", lambda image, defaults: [])
     with pytest.raises(NotConforming, match=r"where min\.insync\.replicas comes from, with eligible"):
         conformance(1, (settings.features,))
+
+
+def test_a_topic_that_inherits_the_settings_of_a_deleted_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MD-08: the settings of a topic end with it."""
+    remove = MetadataImage._remove_topic
+
+    def keeps_settings(image: MetadataImage, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
+        kept = dict(image.configs)
+        remove(image, record, delta)
+        image.configs.update(kept)
+
+    monkeypatch.setattr(MetadataImage, "_remove_topic", keeps_settings)
+    with pytest.raises(NotConforming, match="the settings of conformance-"):
+        conformance(1, ())
+
+
+def test_a_part_sees_that_old_clients_are_asked_for_a_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader of a topic-partition that moved has a leader epoch above 0; which part comes first is drawn."""
+    look_up = OffsetsHandler._list
+
+    def takes_none_for_zero(
+        handler: OffsetsHandler, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
+    ) -> ListOffsetsPartitionResponse:
+        if version < offsets.EPOCHS_SINCE:
+            asked.current_leader_epoch = 0
+        return look_up(handler, topic, asked, body, version)
+
+    monkeypatch.setattr(OffsetsHandler, "_list", takes_none_for_zero)
+    with pytest.raises(NotConforming, match=r"for old clients: .* came instead of"):
+        for seed in range(1, 20):
+            conformance(seed, (placement.moved, offsets.listed))
 
 
 def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
