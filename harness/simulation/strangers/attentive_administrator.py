@@ -168,7 +168,7 @@ class AttentiveAdministrator:
     async def _append(self, seen: MetadataResponsePartition) -> None:
         leader = self._own.brokers.get(seen.leader_id)
         if leader is not None:
-            self.appended += await self._own.append(self._name, leader) is not None
+            self.appended += len(await self._own.append(self._name, leader))
 
     async def _delete_records(self, seen: MetadataResponsePartition) -> None:
         leader = self._own.brokers.get(seen.leader_id)

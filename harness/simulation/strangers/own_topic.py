@@ -24,6 +24,7 @@ from squall.harness.conformance.client import (
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.create_topics import (
     CreatableTopic,
@@ -50,6 +51,10 @@ from squall.workloads.clients.common.payload import VALUE_BYTES, encode_value
 
 ANSWER_SECONDS, TIMEOUT_MS = 1.5, 1_000
 ALL, LEADER_ONLY = -1, 1
+MOST_RECORDS = 4
+OLDEST_MS = 2_000
+"""How old a record is at most, by its timestamp, when it is sent."""
+COMPRESSIONS = (Compression.NONE, Compression.NONE, Compression.GZIP)
 CREATED_IDS_SINCE = 7
 LEADER_EPOCHS_SINCE = 7
 """Since then Metadata says the leader epoch; a client may then also ask without wishing for the topic."""
@@ -87,6 +92,7 @@ class OwnTopic:
         self._rng = rng
         self._on_send = on_send
         self._next_value = first_value
+        self._wall_clock_s = next(iter(world.processes.values())).clock.true_s
 
     async def close(self) -> None:
         await self.client.close()
@@ -104,18 +110,31 @@ class OwnTopic:
             return Created(told.topics[0].topic_id)
         return Created(nothing_done=error == ErrorCode.INVALID_REPLICATION_FACTOR)  # too few brokers were there
 
-    async def append(self, name: str, leader: Address) -> int | None:
-        """Send one record; return its value if it was acknowledged."""
-        value = self._next_value
-        self._next_value += 1
-        self._on_send(value)
-        batch = build_batch([Record(value=encode_value(value, VALUE_BYTES))])
+    async def append(self, name: str, leader: Address) -> list[int]:
+        """Send a batch of some records; return their values if it was acknowledged.
+
+        Most loads send each record in a batch of its own. Offsets within a batch are found here: a log may begin there,
+        and so does the log of a replica that is added then.
+        """
+        values = [self._new_value() for _ in range(self._rng.randint(1, MOST_RECORDS))]
+        now = int(self._wall_clock_s() * 1000)
+        records = [
+            Record(timestamp=now - self._rng.randint(0, OLDEST_MS), value=encode_value(value, VALUE_BYTES))
+            for value in values
+        ]
+        batch = build_batch(records, compression=self._rng.choice(COMPRESSIONS))
         topic = TopicProduceData(name, [PartitionProduceData(0, batch)])
         acks = self._rng.choice((ALL, LEADER_ONLY))
         told = await self.answer(
             leader, ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[topic]), ProduceResponse
         )
-        return None if told is None or told.responses[0].partition_responses[0].error_code else value
+        return [] if told is None or told.responses[0].partition_responses[0].error_code else values
+
+    def _new_value(self) -> int:
+        value = self._next_value
+        self._next_value += 1
+        self._on_send(value)
+        return value
 
     async def look(self, name: str) -> MetadataResponsePartition | None:
         """Return the topic-partition by some broker's metadata."""

@@ -112,9 +112,8 @@ class RecreatedTopics:
     async def _append(self) -> None:
         partition = await self._own.look(self._name)
         leader = None if partition is None else self._own.brokers.get(partition.leader_id)
-        value = None if leader is None else await self._own.append(self._name, leader)
-        if value is not None:
-            self._acknowledged.append(value)
+        if leader is not None:
+            self._acknowledged += await self._own.append(self._name, leader)
 
     async def _read(self, address: Address) -> None:
         part = FetchPartition(0, fetch_offset=self._rng.choice((0, 0, 1, 2)), partition_max_bytes=FETCH_BYTES)

@@ -6,7 +6,8 @@ bug. Asserted in the turn that refuses the message.
 A voter cannot see that a node which announces or ends its leadership never led that epoch: it refuses an earlier epoch
 as out of date, and follows whoever names a later one. So the observer looks at each BeginQuorumEpoch and EndQuorumEpoch
 that is answered. Legal: one that arrives long after another leads, and one of a node that stopped in the turn in which
-it began to lead (`push-raft` seed 70006).
+it began to lead (`push-raft` seed 70006), even before it traced that: by its quorum state it comes back as a resigned
+leader (`worlds` seed 1004106).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from squall.nodes.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from squall.nodes.protocol.requests.session import ServerRequest
-from squall.nodes.raft.roles import Leader
+from squall.nodes.raft.roles import Leader, Resigned
 
 
 class PlausibleMessages(Rule):
@@ -40,7 +41,7 @@ class PlausibleMessages(Rule):
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "implausible":
             self._refused.append(f"{fields['what']}: {fields['why']}")
-        elif fields["role"] == Leader.name:
+        elif fields["role"] == Leader.name or (fields["role"], fields["leader"]) == (Resigned.name, fields["node"]):
             self._led.setdefault(int(fields["epoch"]), set()).add(int(fields["node"]))
 
     def died(self, process: SimProcess) -> None:

@@ -18,14 +18,24 @@ C9 = 9
 
 
 class Told:
-    """Node c2 receives messages. Node c1 has led epochs 3 and 5, and c3 has led epoch 4."""
+    """Node c2 receives messages. Node c1 has led epochs 3 and 5, and c3 has led epochs 4 and 7.
+
+    Of epoch 7 only its quorum state says so, with which it came back.
+    """
 
     def __init__(self) -> None:
         cluster = ObservedCluster()
         cluster.names = {1: "c1", 2: "c2", 3: "c3"}
         self.rule = PlausibleMessages(cluster)
-        for epoch, node, role in ((3, 1, "leader"), (4, 3, "leader"), (5, 1, "leader"), (6, 1, "candidate")):
-            self.rule.traced("state", {"node": node, "epoch": epoch, "role": role})
+        for epoch, node, role, leader in (
+            (3, 1, "leader", 1),
+            (4, 3, "leader", 3),
+            (5, 1, "leader", 1),
+            (6, 1, "candidate", -1),
+            (7, 3, "resigned", 3),
+            (7, 1, "follower", 3),
+        ):
+            self.rule.traced("state", {"node": node, "epoch": epoch, "role": role, "leader": leader})
 
     def by(self, message: Any) -> None:
         process: Any = SimpleNamespace(name="c2")
@@ -43,13 +53,14 @@ def ends(leader: int, epoch: int) -> end.EndQuorumEpochRequest:
     return end.EndQuorumEpochRequest(topics=[end.TopicDataRequest(partitions=[part])])
 
 
-@pytest.mark.parametrize("message", [begins(1, 5), ends(1, 5), begins(3, 4), begins(C9, 7)])
+@pytest.mark.parametrize("message", [begins(1, 5), ends(1, 5), begins(3, 4), begins(3, 7), ends(3, 7), begins(C9, 7)])
 def test_a_leader_may_say_so_however_late_and_a_stranger_anything(message: Any) -> None:
     Told().by(message)
 
 
 @pytest.mark.parametrize(
-    ("message", "led"), [(begins(1, 4), "c3"), (begins(1, 6), "nobody"), (ends(3, 5), "c1"), (ends(3, 9), "nobody")]
+    ("message", "led"),
+    [(begins(1, 4), "c3"), (begins(1, 6), "nobody"), (ends(3, 5), "c1"), (ends(3, 9), "nobody"), (begins(1, 7), "c3")],
 )
 def test_elect_breaks_when_a_node_says_that_it_leads_an_epoch_that_it_never_led(message: Any, led: str) -> None:
     with pytest.raises(InvariantBroken, match=rf"^ELECT: c2 is told by .* leads quorum epoch \d, which {led} has led"):
