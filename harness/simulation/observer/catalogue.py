@@ -15,12 +15,14 @@ from squall.harness.simulation.observer.rules.brokers.stopped_brokers import Sto
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
+from squall.harness.simulation.observer.rules.clients.continued_sessions import ContinuedSessions
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.nearby_replicas import NearbyReplicas
 from squall.harness.simulation.observer.rules.clients.parked_requests import ParkedRequests
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
@@ -133,6 +135,8 @@ RULES: tuple[type[Rule], ...] = (
     ProducerSnapshots,
     SessionContents,
     KeptSessions,
+    ContinuedSessions,
+    NearbyReplicas,
     FetchedRecords,
     ListedEnd,
     LookedUpOffsets,

@@ -345,6 +345,11 @@ class SimProcess:
         self._ends[connection] = end
         self._ids[end.identity] = connection
 
+    def peer_address(self, connection: int) -> str | None:
+        """Return the address at the other end of an open connection; None if it has ended."""
+        end = self._ends.get(connection)
+        return None if end is None else end.peer_address
+
     def connected(self, end: ConnectionEnd) -> None:
         connection = self._ids.get(end.identity)
         if connection is not None and connection < 0:

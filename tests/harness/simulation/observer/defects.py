@@ -14,6 +14,7 @@ import pytest
 
 from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked
 from squall.nodes.broker.hosting.log_manager import LogManager
+from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
@@ -55,6 +56,7 @@ from squall.nodes.raft.roles import Follower, Leader, Unattached
 from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication import replica as replica_module
+from squall.nodes.replication.fetch_session import FetchSession
 from squall.nodes.replication.fetcher import NEVER, ReplicaFetcher
 from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import AppendAnswer, Applied, EpochEndAnswer, OffsetAnswer, PartitionState
@@ -339,6 +341,20 @@ def segments_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
         return is_full(self, segment, more, replace(header, max_timestamp=segment.first_timestamp))
 
     monkeypatch.setattr(Log, "_is_full", ageless)
+
+
+def goes_on_in_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower forgets the fetch session that it is given: each fetch names all of its topic-partitions."""
+
+    def answered(session: FetchSession, session_id: int) -> None:
+        session.id = session.epoch = 0
+
+    monkeypatch.setattr(FetchSession, "answered", answered)
+
+
+def sends_nobody_to_a_nearby_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader sends no consumer to a replica in the consumer's rack."""
+    monkeypatch.setattr(RackAwareReplicaSelector, "select", lambda self, replica, offset, rack: LEADER)
 
 
 def begins_no_sessions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,14 @@ from squall.harness.simulation.observer.rules.brokers.stopped_brokers import Sto
 from squall.harness.simulation.observer.rules.brokers.told_brokers import ToldBrokers
 from squall.harness.simulation.observer.rules.calm import CalmCluster
 from squall.harness.simulation.observer.rules.clients.answered_requests import AnsweredRequests
+from squall.harness.simulation.observer.rules.clients.continued_sessions import ContinuedSessions
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
+from squall.harness.simulation.observer.rules.clients.nearby_replicas import NearbyReplicas
 from squall.harness.simulation.observer.rules.clients.parked_requests import ParkedRequests
 from squall.harness.simulation.observer.rules.clients.reasons_to_refuse import ReasonsToRefuse
 from squall.harness.simulation.observer.rules.clients.refused_records import RefusedRecords
@@ -498,6 +500,21 @@ PROOFS: tuple[Proof, ...] = (
         "test_kept_sessions::test_no_session_begins_without_room_or_for_nothing",
     ),
     Proof(
+        ContinuedSessions,
+        "DP-04",
+        defects.goes_on_in_no_session,
+        "worlds",
+        "test_continued_sessions::test_a_fetch_on_another_connection_may_begin_another_session",
+    ),
+    Proof(
+        NearbyReplicas,
+        "NEAR",
+        defects.sends_nobody_to_a_nearby_replica,
+        "worlds",
+        "test_nearby_replicas::test_a_consumer_is_sent_to_nobody_where_there_is_nobody_nearer",
+        seed=7,
+    ),
+    Proof(
         FetchedRecords,
         "DP-14",
         defects.states_too_high_a_high_watermark,
@@ -682,7 +699,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.leaves_heartbeats_unanswered,
         "worlds",
         "test_answered_requests::test_a_fetch_may_wait_as_long_as_it_asks",
-        seed=9,
+        seed=31,
     ),
 )
 

@@ -1,0 +1,76 @@
+"""DP-04: a follower goes on in the fetch session that its leader gave it (KIP-227).
+
+A follower that does not names all of its topic-partitions in every fetch, and leaves a session behind with each.
+Nothing is lost but time and room, so nobody notices. Asserted when a leader answers a follower's Fetch: if the answer
+before it, on the same connection, named a session and no error, the fetch is of that session, or ends it.
+
+Legal: a fetch on another connection, since the answer may have been lost with the first one; a follower that has begun
+to follow this leader anew; the first fetch after an error, and after an answer without a session; a stranger that sends
+a follower's fetches again.
+
+Source: DP-04; `FetchSessionHandler` of Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from squall.harness.simulation.observer.rules.rule import Rule, is_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.requests.fetch_sessions import fetcher_of
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
+from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.replication.fetcher import ReplicaFetcher
+
+
+class _Given(NamedTuple):
+    """The session that a follower's fetcher was given on a connection; 0 for none."""
+
+    fetcher: ReplicaFetcher
+    connection: int
+    session: int
+
+
+class ContinuedSessions(Rule):
+    """See the module."""
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._given: dict[tuple[str, int], _Given] = {}
+        """By leader and follower."""
+
+    def died(self, process: SimProcess) -> None:
+        for key in [key for key in self._given if key[0] == process.name]:
+            del self._given[key]
+
+    def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
+        asked = request.body
+        if not isinstance(asked, FetchRequest) or request.answer is None or is_of_quorum(asked):
+            return
+        told, follower = request.answer.response, fetcher_of(request)[0]
+        fetcher = self._fetcher(follower, node.config.node_id, process.peer_address(request.connection))
+        if not isinstance(told, FetchResponse) or fetcher is None:
+            return
+        key = (process.name, follower)
+        given = self._given.get(key)
+        self._given[key] = _Given(fetcher, request.connection, 0 if told.error_code else told.session_id)
+        if given is None or given[:2] != (fetcher, request.connection) or not given.session:
+            return
+        if asked.session_id != given.session:
+            raise InvariantBroken(
+                "DP-04",
+                f"{self.cluster.names[follower]} was given fetch session {given.session} by {process.name}, and names "
+                f"session {asked.session_id}, epoch {asked.session_epoch}, in its next fetch",
+            )
+
+    def _fetcher(self, follower: int, leader: int, address: str | None) -> ReplicaFetcher | None:
+        """The fetcher with which a broker follows this leader now.
+
+        None if it does not, is no broker, or is not at this address, from which a fetch in its name has come.
+        """
+        process = self.cluster.processes.get(self.cluster.names.get(follower, ""))
+        node = None if process is None or process.address != address else process.node
+        return None if node is None or node.broker is None else node.broker.replicas.fetcher_of(leader)

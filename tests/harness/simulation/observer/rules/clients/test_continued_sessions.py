@@ -1,0 +1,105 @@
+"""DP-04 as the observer asserts it: a follower goes on in the fetch session that its leader gave it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.clients.continued_sessions import ContinuedSessions
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+
+UNKNOWN_SESSION = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+class Leader:
+    """Broker b1 leads, and b2 follows it."""
+
+    def __init__(self) -> None:
+        self.process: Any = SimpleNamespace(name="b1", peer_address={1: "b2", 2: "b2", 3: "stranger"}.get)
+        self.node: Any = SimpleNamespace(config=SimpleNamespace(node_id=1))
+        self.rule: ContinuedSessions
+        self.begins_to_follow()
+
+    def begins_to_follow(self) -> None:
+        """B2 has a new fetcher."""
+        fetcher = object()
+        replicas = SimpleNamespace(fetcher_of=lambda leader: fetcher)
+        follower: Any = SimpleNamespace(address="b2", node=SimpleNamespace(broker=SimpleNamespace(replicas=replicas)))
+        if not hasattr(self, "rule"):
+            cluster = ObservedCluster()
+            cluster.names = {1: "b1", 2: "b2"}
+            self.rule = ContinuedSessions(cluster)
+        self.rule.cluster.processes = {"b2": follower}
+
+    def answers(
+        self, asked: tuple[int, int], session: int, *, error: int = 0, connection: int = 1, replica: int = 2
+    ) -> None:
+        """B1 answers a fetch of this session and epoch, and names a session."""
+        state = ReplicaState(replica_id=replica, replica_epoch=1)
+        body = FetchRequest(replica_state=state, session_id=asked[0], session_epoch=asked[1])
+        request = ServerRequest(int(ApiKey.FETCH), 17, body, "b2", "BROKER", connection, 0)
+        request.answer = Answer(response=FetchResponse(session_id=session, error_code=error))
+        self.rule.answered(self.process, self.node, request)
+
+
+@pytest.mark.parametrize("following", [(7, 1), (7, 0)], ids=["goes on in it", "ends it"])
+def test_a_follower_names_the_session_that_it_was_given(following: tuple[int, int]) -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.answers(following, 7)
+
+
+def test_a_follower_that_forgets_its_session_breaks_dp_04() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.answers((7, 1), 7)
+    with pytest.raises(InvariantBroken, match=r"^DP-04: b2 was given fetch session 7 by b1, and names session 0"):
+        leader.answers((0, 0), 8)
+
+
+def test_a_fetch_on_another_connection_may_begin_another_session() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.answers((0, 0), 8, connection=2)
+
+
+def test_a_stranger_may_send_a_followers_fetches_again() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.answers((0, 0), 8, connection=3)
+    leader.answers((5, 1), 0, error=UNKNOWN_SESSION, connection=3)
+    leader.answers((7, 1), 7)
+
+
+def test_a_follower_that_begins_to_follow_anew_knows_of_no_session() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.begins_to_follow()
+    leader.answers((0, 0), 8)
+
+
+@pytest.mark.parametrize(("session", "error"), [(0, 0), (7, UNKNOWN_SESSION)], ids=["no session", "an error"])
+def test_after_no_session_and_after_an_error_any_may_follow(session: int, error: int) -> None:
+    leader = Leader()
+    leader.answers((7, 3), session, error=error)
+    leader.answers((0, 0), 8)
+
+
+def test_a_leader_that_died_has_given_nothing() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.rule.died(leader.process)
+    leader.answers((0, 0), 8)
+
+
+def test_consumers_may_begin_as_many_sessions_as_they_like() -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7, replica=-1)
+    leader.answers((0, 0), 8, replica=-1)
