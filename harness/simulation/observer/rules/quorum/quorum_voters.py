@@ -113,6 +113,8 @@ class QuorumVoters(Rule):
         self._check_counted(turn, logged)
         if isinstance(turn.node.raft.role, Leader):
             self._ends.setdefault(place, []).append((turn.now[0], turn.process.now))
+        else:
+            self._ends.pop(place, None)  # its log may be cut before it leads again (`worlds` seed 1004522)
 
     def _check_change(
         self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters, moved_to: int

@@ -404,6 +404,20 @@ def test_a_voter_is_added_once_it_has_fetched_what_was_there_when_somebody_asked
         added(fetched=-1)
 
 
+def test_a_voter_needs_nothing_that_was_cut_before_its_leader_led_again() -> None:
+    """In seed 1004522 of worlds the leader had a log up to 39, followed another one for a while, and led again."""
+    written = Written(9)
+    written.moves_to(2, 39)
+    leads, raft = written.quorum.nodes[1].raft.role, written.quorum.nodes[1].raft
+    raft.role = Unattached(EPOCH, None, 0)
+    written.moves(1, 2, cut=9)
+    raft.role = leads
+    written.moves_to(4, 9)
+    raft.role.others[3] = ReplicaProgress(9)
+    written.writes(10, 1, 2, 3)
+    says_changed(written, 11, voter=3, arrived=5)
+
+
 def test_a_voter_that_was_asked_for_earlier_needs_less() -> None:
     added(fetched=0, arrived=3)
 
