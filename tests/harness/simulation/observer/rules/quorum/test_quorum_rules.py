@@ -414,6 +414,7 @@ def test_a_voter_needs_nothing_that_was_cut_before_its_leader_led_again() -> Non
     raft.role = leads
     written.moves_to(4, 9)
     raft.role.others[3] = ReplicaProgress(9)
+    written.quorum.processes[1].now = 8
     written.writes(10, 1, 2, 3)
     says_changed(written, 11, voter=3, arrived=5)
 
