@@ -11,7 +11,8 @@ that, since each such change may have a cause then. Between the moment when all 
 Source: requirements FD-05, IS-03, RA-07. Legal: a leadership that goes back to the preferred replica; replicas that a
 reassignment takes away; a deleted topic; a member that leaves the ISR of a leader from which it replicated nothing when
 all became whole. That leader may have lost power while the two did not reach each other, and then the follower waits
-until `request.timeout.ms` for an answer to its Fetch from before (seed 998433 with successions everywhere).
+until `request.timeout.ms` for an answer to its Fetch from before (seed 998433 with successions everywhere). Also legal:
+a member that lacked records when all became whole, and gets them so slowly that it leaves (`worlds` seed 1004592).
 """
 
 from __future__ import annotations
@@ -35,16 +36,24 @@ class CalmCluster(Rule):
         self._known: dict[TopicPartitionId, PartitionRegistration] = {}
         self._linked: frozenset[tuple[int, int]] = frozenset()
         """Followers and the leader from which each had fetched, when all became whole."""
+        self._behind: frozenset[tuple[TopicPartitionId, int]] = frozenset()
+        """Topic-partitions and the members that lacked records of the leader then."""
 
     def became_whole(self, now: int) -> None:
         self._whole_at = now
         self._fenced = self._fenced_brokers()
         self._known = dict(self.cluster.images.newest)
         self._linked = frozenset(pair for key, known in self._known.items() for pair in self._fetching(key, known))
+        self._behind = frozenset((key, one) for key, known in self._known.items() for one in self._lacking(key, known))
 
     def _fetching(self, key: TopicPartitionId, known: PartitionRegistration) -> list[tuple[int, int]]:
         replica = None if known.leader < 0 else self.cluster.replica_of(self.cluster.names[known.leader], key)
         return [] if replica is None else [(one, known.leader) for one, _ in replica.follower_epochs()]
+
+    def _lacking(self, key: TopicPartitionId, known: PartitionRegistration) -> list[int]:
+        replica = None if known.leader < 0 else self.cluster.replica_of(self.cluster.names[known.leader], key)
+        ends = {} if replica is None else replica.follower_ends()
+        return [one for one, end in ends.items() if replica is not None and end < replica.end_offset]
 
     def quorum_led(self, turn: QuorumTurn) -> None:
         if self._whole_at is not None:
@@ -66,7 +75,7 @@ class CalmCluster(Rule):
         if before is None:
             return
         left = [one for one in before.isr if one not in now.isr and one in now.replicas]
-        if any((one, before.leader) in self._linked for one in left):
+        if any((one, before.leader) in self._linked and (key, one) not in self._behind for one in left):
             self._refuse(None, f"{left} leave the ISR of {watched.log.name}, {list(before.isr)}")
         if now.leader not in (before.leader, now.replicas[0]) and before.leader in now.replicas:
             self._refuse(None, f"{now.leader} leads {watched.log.name} instead of {before.leader}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -13,10 +13,11 @@ from tests.harness.simulation.observer.observed import TOPIC_ID, Cluster
 SECOND = 1_000_000
 
 
-def whole(*, fetched_by: Sequence[int] = (2, 3), **change: object) -> Cluster:
-    """All is whole after this change, and these brokers have fetched from b1."""
+def whole(*, fetched_by: Sequence[int] = (2, 3), ends: Mapping[int, int] | None = None, **change: object) -> Cluster:
+    """All is whole after this change. These brokers have fetched from b1, which knows these ends of their logs."""
     cluster = Cluster()
     cluster.replica("b1").fetched_by = {one: one for one in fetched_by}
+    cluster.replica("b1").known_ends = dict(ends or {})
     if change:
         cluster.change(**change)  # type: ignore[arg-type]
     cluster.observer.became_whole(10 * SECOND)
@@ -44,6 +45,14 @@ def test_a_replica_that_a_reassignment_takes_away_may_leave() -> None:
 def test_a_member_may_leave_the_isr_of_a_leader_from_which_it_replicated_nothing() -> None:
     """The leader may have lost power while the two were cut off. The follower still waits for its answer."""
     cluster = whole(fetched_by=[2])
+    cluster.change(isr=[1, 2])
+    with pytest.raises(InvariantBroken, match=r"^CALM: .*: \[2\] leave the ISR of events-0"):
+        cluster.change(isr=[1])
+
+
+def test_a_member_that_lacked_records_may_leave_until_it_has_them() -> None:
+    """IS-03: it may have had everything long ago only, and in seed 1004592 of worlds each fetch brings one batch."""
+    cluster = whole(ends={2: 0, 3: -1})
     cluster.change(isr=[1, 2])
     with pytest.raises(InvariantBroken, match=r"^CALM: .*: \[2\] leave the ISR of events-0"):
         cluster.change(isr=[1])
