@@ -9,7 +9,7 @@ own topic often, and what it does depends on what it sees:
 * no leader: change the topic's `min.insync.replicas`, or have a leader elected;
 * replicas out of sync: change `min.insync.replicas`, or reassign the topic-partition to these replicas and others;
 * nothing of that: append, mostly. Sometimes it does any of the above, cancels a reassignment, or changes a setting of
-  the log (`SETTINGS`).
+  the log (`SETTINGS`). Where the load's topic has the default min ISR, it also resets all of the topic's settings.
 
 Nothing is expected of the answers; the observer judges what becomes of the topic. `min.insync.replicas` and the number
 of replicas are never below those of the load's topic, since the fault budget decides by them what may be lost. It also
@@ -27,7 +27,7 @@ from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.strangers.own_topic import TIMEOUT_MS, OwnTopic
 from squall.harness.simulation.swarm.budget import FLUSH_MESSAGES, FaultBudget
 from squall.harness.simulation.world.world import SimWorld
-from squall.nodes.metadata.topic_configs import MIN_ISR
+from squall.nodes.metadata.topic_configs import MIN_ISR, TOPIC_CONFIGS
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -102,6 +102,7 @@ class AttentiveAdministrator:
         self._like = like
         self._budget = budget
         self._settings = {name: values for name, values in SETTINGS.items() if not is_relied_on(name, like)}
+        self._may_reset_all = may_reset_all(like)
         self._name = ""
         self._led: tuple[int, int] = (-1, -1)
         """Leader and leader epoch when it looked last."""
@@ -152,16 +153,16 @@ class AttentiveAdministrator:
             return self._rng.choice(remarkable)
         if self._rng.random() < APPENDED:
             return self._append
-        return self._rng.choice(
-            (
-                self._change_min_isr,
-                self._change_setting,
-                self._move,
-                self._elect,
-                self._cancel,
-                self._delete_records,
-            )
-        )
+        steps: list[Step] = [
+            self._change_min_isr,
+            self._change_setting,
+            self._move,
+            self._elect,
+            self._cancel,
+            self._delete_records,
+        ]
+        steps += [self._reset_all] if self._may_reset_all else []
+        return self._rng.choice(steps)
 
     # -- what it does -----------------------------------------------------------------------------------------------
 
@@ -181,14 +182,22 @@ class AttentiveAdministrator:
 
     async def _change_min_isr(self, _seen: MetadataResponsePartition) -> None:
         value = self._rng.randint(self._like.min_insync_replicas, self._like.replication_factor)
+        await self._alter_min_isr(AlterableConfig(MIN_ISR, SET, str(value)))
+
+    async def _alter_min_isr(self, *settings: AlterableConfig) -> None:
         if not self._budget.allows_edit(0.0):
             return
         done = False
         self._budget.edit_begun()
         try:
-            done = await self._alter(AlterableConfig(MIN_ISR, SET, str(value)))
+            done = await self._alter(*settings)
         finally:
             self._budget.edit_ended(answered=done)
+
+    async def _reset_all(self, _seen: MetadataResponsePartition) -> None:
+        """Leave the topic without any setting of its own: who loads a snapshot then hears nothing of it."""
+        names = {MIN_ISR, *self._like.config, *self._settings}
+        await self._alter_min_isr(*(AlterableConfig(name, DELETE) for name in sorted(names)))
 
     async def _change_setting(self, _seen: MetadataResponsePartition) -> None:
         name = self._rng.choice(sorted(self._settings))
@@ -197,9 +206,9 @@ class AttentiveAdministrator:
         else:
             await self._alter(AlterableConfig(name, SET, self._rng.choice(self._settings[name])))
 
-    async def _alter(self, setting: AlterableConfig) -> bool:
+    async def _alter(self, *settings: AlterableConfig) -> bool:
         """Return whether an answer says that it is done. Otherwise it may still be done later."""
-        request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, self._name, [setting])])
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, self._name, list(settings))])
         told = await self._own.answer(self._own.client.any_broker(), request, IncrementalAlterConfigsResponse)
         return told is not None and told.responses[0].error_code == ErrorCode.NONE
 
@@ -224,6 +233,12 @@ class AttentiveAdministrator:
     async def _elect(self, _seen: MetadataResponsePartition) -> None:
         request = ElectLeadersRequest(PREFERRED, [TopicPartitions(self._name, [0])], TIMEOUT_MS)
         await self._own.answer(self._own.client.any_broker(), request, ElectLeadersResponse)
+
+
+def may_reset_all(like: TopicOptions) -> bool:
+    """Return whether a topic without settings may lose no more than one like this."""
+    relied_on = any(is_relied_on(name, like) for name in like.config)
+    return like.min_insync_replicas == int(TOPIC_CONFIGS[MIN_ISR].default) and not relied_on
 
 
 def is_relied_on(setting: str, like: TopicOptions) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from squall.harness.conformance.client import Patience
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.strangers.attentive_administrator import (
+    DELETE,
     FIRST_VALUE,
     NAMES,
     SETTINGS,
@@ -17,6 +18,7 @@ from squall.harness.simulation.strangers.attentive_administrator import (
 )
 from squall.harness.simulation.swarm.budget import FLUSH_MESSAGES, FaultBudget
 from squall.harness.simulation.world.world import SimWorld
+from squall.nodes.metadata.topic_configs import MIN_ISR
 from squall.nodes.protocol.messages.incremental_alter_configs import AlterableConfig
 from squall.nodes.protocol.messages.metadata import MetadataResponsePartition
 from tests.harness.simulation.strangers.visited import SECOND, Visited
@@ -43,7 +45,7 @@ class Attended(Visited[AttentiveAdministrator]):
     def change_min_isr(self, *, answered: bool) -> None:
         """Let it change the setting once. `answered`: whether a broker confirms the change."""
 
-        async def alter(_setting: AlterableConfig) -> bool:
+        async def alter(*_settings: AlterableConfig) -> bool:
             self.altered.append(self.budget.allows("power-loss-broker", "b1", 1.0, at_once=True))
             return answered
 
@@ -102,6 +104,39 @@ def test_it_moves_a_topic_partition_to_the_replicas_that_are_out_of_sync() -> No
         attended.world.kernel.run_until_complete(attended.client._move(seen))
     assert all({2, 3} <= set(target) and len(set(target)) == len(target) for target in targets)
     assert {len(target) for target in targets} == {3, 4}
+
+
+@pytest.mark.parametrize(
+    ("like", "may"),
+    [
+        (TopicOptions(min_insync_replicas=1, config={"segment.bytes": 500}), True),
+        (TopicOptions(min_insync_replicas=2), False),
+        (TopicOptions(min_insync_replicas=1, config={FLUSH_MESSAGES: 1}), False),
+        (TopicOptions(min_insync_replicas=1, config={FLUSH_MESSAGES: 3}), True),
+    ],
+    ids=["nothing relies on them", "min ISR", "every record is synced", "some records are synced"],
+)
+def test_it_resets_all_settings_where_no_more_may_be_lost_by_that(like: TopicOptions, may: bool) -> None:
+    attended = Attended(like)
+    assert ("reset_all" in attended.steps()) is may
+    reset: list[AlterableConfig] = []
+
+    async def note(*settings: AlterableConfig) -> bool:
+        reset.extend(settings)
+        return True
+
+    attended.client._alter = note  # type: ignore[method-assign]
+    attended.world.kernel.run_until_complete(attended.client._reset_all(MetadataResponsePartition()))
+    assert {(one.config_operation, one.value) for one in reset} == {(DELETE, None)}
+    assert {one.name for one in reset} >= {MIN_ISR, *like.config}
+    attended.world.switch_off()
+
+
+def test_a_topic_loses_all_of_its_settings() -> None:
+    """No record of them is in a snapshot then."""
+    attended = Attended(TopicOptions(min_insync_replicas=1, config={"segment.bytes": 500}))
+    attended.load(60)
+    assert attended.client.done["reset_all"]
 
 
 def test_a_creation_of_unknown_outcome_is_not_repeated_under_the_same_name() -> None:
