@@ -413,6 +413,7 @@ class Simulation:
         await self._await_quorum()
         self.observer.became_whole(world.kernel.now)
         await self._final_reads()
+        self._collect_node_tables()
         if self.swarming:
             if world.has_quorum:
                 await check_world(world, self.observer.cluster.client_checker.sent_by_another)
@@ -423,13 +424,16 @@ class Simulation:
             self.observer.idle(world.kernel.now)
             await asyncio.sleep(CALM_SECONDS)
         self.observer.final()
+        await admin.close()
+
+    def _collect_node_tables(self) -> None:
+        """Collect what the nodes left, as on hosts right after the final reads: retention may soon remove the rest."""
         if self.traces is not None:
             deleted = frozenset() if self.administrator is None else frozenset(self.administrator.deleted)
             problem = write_node_tables(
-                self.world, scenario, self.final_states, self.traces, self.directory, self.run_id, deleted
+                self.world, self.scenario, self.final_states, self.traces, self.directory, self.run_id, deleted
             )
             self.notes = {NOT_COLLECTED: problem} if problem else {}
-        await admin.close()
 
     async def _await_quorum(self) -> None:
         """Wait until the quorum has a leader: only a leader knows what metadata is committed.
