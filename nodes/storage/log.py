@@ -374,6 +374,8 @@ class Log:
                 self._roll()
                 segment = self._segments.active
                 begin, waiting = end, []
+            if not waiting and not segment.size:
+                segment.begin(header.max_timestamp)  # the batches after it are compared with it before it is written
             waiting.append(header)
             end += size
         whole = batches if begin == 0 and end == len(batches) else memoryview(batches)[begin:end]

@@ -134,9 +134,13 @@ class Segment:
                 self._times.add(self._max_timestamp, self._offset_of_max)
         self.size = position + size
         self.next_offset = last_offset + 1
-        if not position and max_timestamp >= 0:
-            self.first_timestamp = max_timestamp
+        if not position:
+            self.begin(max_timestamp)
         self.dirty = True
+
+    def begin(self, max_timestamp: int) -> None:
+        """The first batch has this largest timestamp, or will have it: it is about to be written."""
+        self.first_timestamp = max_timestamp if max_timestamp >= 0 else _NEVER
 
     def _add_sparse(self, last_offset: int, position: int, size: int) -> None:
         self._sparse_offsets.append(last_offset)

@@ -165,6 +165,18 @@ class TestRolling:
         filled(10, disk=disk, step=2 * HOUR, settings=settings)
         assert segments(disk) == [0, 3, 6, 9]
 
+    @pytest.mark.parametrize("at_once", [1, 4, 10])
+    def test_a_follower_rolls_as_its_leader_however_much_a_fetch_brings(self, at_once: int) -> None:
+        """Seed 1004929 of worlds: batches that came together into a new segment were not compared with its first."""
+        settings = LogConfig(segment_ms=5 * HOUR)
+        leader = filled(10, step=2 * HOUR, settings=settings)
+        batches = [bytes(one) for one in leader.batches(0, 10)]
+        disk = SimDisk(Random(1))
+        follower = Log.open(disk, "t-0", settings, now_ms=0, trace=NullTrace())
+        for first in range(0, 10, at_once):
+            follower.append_as_follower(b"".join(batches[first : first + at_once]))
+        assert segments(disk) == [0, 3, 6, 9]
+
     def test_the_first_batch_counts_after_a_restart_too(self) -> None:
         disk = SimDisk(Random(1))
         settings = LogConfig(segment_ms=5 * HOUR)
