@@ -19,7 +19,8 @@ that follows from it:
 * EL-02  with as many in sync as min ISR requires, none is eligible or last known. With fewer, whoever was in ISR or ELR
          is in one of them or a last known one, or no replica any more, unless an election has lost records. Another
          min ISR ends eligibility, but not where the ISR is empty
-* EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
+* EL-04  a leader that is active leaves the ISR only with the replicas: a broker that stops is marked first (CS-02). It
+         stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
          the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
@@ -211,6 +212,8 @@ def kept_by_min_isr(
 
 def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> Iterator[Breach]:
     """EL-04; `active` are the brokers that may lead after the batch."""
+    if before.leader in active and before.leader in now.replicas and before.leader not in now.isr:
+        yield Breach("EL-04", f"leader {before.leader} leaves the ISR {list(before.isr)}, although it is active")
     if now.leader == NO_LEADER:
         idle = [one for one in now.isr or now.elr if one in active]
         if idle:

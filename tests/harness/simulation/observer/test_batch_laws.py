@@ -62,16 +62,26 @@ def change(**fields: object) -> PartitionChangeRecord:
 
 def test_a_leader_that_is_active_and_in_sync_stays() -> None:
     log = Log()
-    log.change(isr=[2, 3], leader=2)
+    log.commit(fenced(1), change(isr=[2, 3], leader=2))
     with breaks("EL-04", "3 takes the place of leader 2"):
         log.change(leader=3)
 
 
 def test_the_first_replica_may_take_the_leaders_place() -> None:
     log = Log()
-    log.change(isr=[2, 3], leader=2)
+    log.commit(fenced(1), change(isr=[2, 3], leader=2))
+    log.commit(unfenced(1))
     log.change(isr=[1, 2, 3])
     log.change(leader=1)
+
+
+def test_a_leader_that_is_active_leaves_the_isr_only_with_the_replicas() -> None:
+    """CS-02: a broker that stops is marked first, so that no ISR accepts it again."""
+    with breaks("EL-04", "leader 1 leaves the ISR [1, 2, 3], although it is active"):
+        Log().change(isr=[2, 3], leader=2)
+    marked = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, in_controlled_shutdown=1)
+    Log().commit(marked, change(isr=[2, 3], leader=2))
+    Log().change(replicas=[2, 3], isr=[2, 3], leader=2)
 
 
 def test_the_first_active_member_in_assignment_order_is_elected() -> None:

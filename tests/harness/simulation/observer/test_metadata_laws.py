@@ -37,6 +37,10 @@ def fenced(broker: int) -> BrokerRegistrationChangeRecord:
     return BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker - 1, fenced=1)
 
 
+def unfenced(broker: int) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker - 1, fenced=-1)
+
+
 def change(**fields: object) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields)  # type: ignore[arg-type]
 
@@ -70,12 +74,12 @@ def unclean() -> ConfigRecord:
 def test_a_topic_partition_without_a_leader_gets_a_member_or_one_that_may_lack_records() -> None:
     """EL-04: an unclean election says so, also that of the last known leader."""
     log = Log()
-    log.commit(fenced(2), change(isr=[2], leader=-1))
+    log.commit(fenced(1), fenced(2), change(isr=[2], leader=-1))
     with breaks("IS-02", "3 is elected"):
         log.change(isr=[3], leader=3)
     log = Log()
     log.commit(unclean())
-    log.commit(fenced(2), change(isr=[2], leader=-1))
+    log.commit(fenced(1), fenced(2), change(isr=[2], leader=-1))
     log.change(isr=[3], leader=3, leader_recovery_state=RECOVERING)
     log.change(leader_recovery_state=RECOVERED)
 
@@ -84,7 +88,8 @@ def test_the_last_known_leader_of_an_empty_isr_may_lack_records() -> None:
     """EL-04, disagreement X33: Kafka elects it, too, and says that it is recovering."""
     for recovering in (True, False):
         log = with_eligible_leaders()
-        log.change(isr=[], leader=-1, last_known_elr=[1, 2, 3])
+        log.commit(fenced(1), change(isr=[], leader=-1, last_known_elr=[1, 2, 3]))
+        log.commit(unfenced(1))
         if recovering:
             log.change(isr=[1], leader=1, last_known_elr=[], leader_recovery_state=RECOVERING)
         else:
@@ -129,9 +134,10 @@ def test_eligible_leaders_are_replicas_outside_the_isr(elr: list[int]) -> None:
 def test_eligible_leaders_were_members_or_eligible_before() -> None:
     log = with_eligible_leaders()
     log.change(isr=[1], eligible_leader_replicas=[2], last_known_elr=[3])
-    log.change(isr=[2], leader=2, eligible_leader_replicas=[1])
+    log.commit(fenced(1), change(isr=[2], leader=2, eligible_leader_replicas=[1]))
+    log.commit(unfenced(1))
     with breaks("EL-02", "[3] are eligible"):
-        log.change(isr=[1], leader=1, eligible_leader_replicas=[2, 3])
+        log.commit(fenced(2), change(isr=[1], leader=1, eligible_leader_replicas=[2, 3]))
 
 
 def test_no_member_is_forgotten_while_others_are_eligible() -> None:

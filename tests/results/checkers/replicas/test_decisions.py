@@ -217,6 +217,10 @@ BREACHES: dict[str, tuple[str, History]] = {
     ),
     "a leader is replaced for nothing": ("EL-04", History().changes(change(leader=3))),
     "the wrong member follows": ("EL-04", History().batch(fenced(1), change(leader=3, isr=(3, 2)))),
+    "a leader that stops is taken out of the ISR before it is marked": (
+        "EL-04",
+        History().batch(change(leader=2, isr=(2, 3))).batch(stops(1)),
+    ),
     "nobody leads although a member could": ("EL-04", History().changes(change(leader=-1))),
     "records are risked although a member is active": (
         "EL-04",
