@@ -110,6 +110,13 @@ NODE_PLACES: dict[str, Place] = by_name(
         "MD-09",
         0.2,
     ),
+    Place(
+        "decision-split",
+        "the active controller writes two records of a decision about many topic-partitions, the rest in later turns",
+        "a decision may have more records than a batch; their order makes every prefix of them legal",
+        "rule 25",
+        0.2,
+    ),
     # -- a broker and the controller ------------------------------------------------------------------------------
     Place(
         "heartbeat-late",

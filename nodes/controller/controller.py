@@ -84,6 +84,8 @@ from squall.nodes.raft.errors import NotLeader
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
 """Records in one turn, after which replay continues in the next."""
+SPLIT_RECORDS = 2
+"""Records of a decision in one turn where `buggify` splits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +330,10 @@ class QuorumController:
             self._append(now, records)
             return
         rest = iter(records)
-        batch = list(islice(rest, self.config.records_max))
+        most = SPLIT_RECORDS if self._buggify.happens("decision-split") else self.config.records_max
+        batch = list(islice(rest, most))
         self._append(now, [one for one in batch if one is not None])
-        if len(batch) == self.config.records_max:
+        if len(batch) == most:
             self._unfinished = _Unfinished(rest)
 
     def _append(self, now: int, records: Sequence[Record]) -> None:

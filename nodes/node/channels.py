@@ -318,6 +318,12 @@ class Connections:
         """Bytes that the open connections of a channel make the node hold: what its budget should count."""
         return sum(connection.memory for connection in self._open.values() if connection.channel is channel)
 
+    def waiting(self, channel: RequestChannel) -> Iterator[Inbound]:
+        """Return the answered requests of a channel whose responses wait for those of earlier requests."""
+        for connection in self._open.values():
+            if connection.channel is channel:
+                yield from (inbound for inbound in connection.in_flight if inbound.answered)
+
     def unanswered(self) -> Iterator[Inbound]:
         """Return the requests without an answer, of all connections that are open."""
         for connection in self._open.values():

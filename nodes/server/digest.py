@@ -303,8 +303,8 @@ def _metadata(log: Path, start: int) -> list[dict[str, Any]]:
             time.sleep(AGAIN_SECONDS)
         found: list[dict[str, Any]] = []
         try:
-            for offset, batch, value in _metadata_values(log, start):
-                found += _of_record(offset, batch, value)
+            for offset, place, value in _metadata_values(log, start):
+                found += _of_record(offset, place, value)
         except FileNotFoundError:
             continue
         except ProtocolError:
@@ -313,8 +313,8 @@ def _metadata(log: Path, start: int) -> list[dict[str, Any]]:
     raise FileNotFoundError(f"{log}: its segments and snapshots came and went while they were read")
 
 
-def _metadata_values(log: Path, start: int) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, offset of the batch, and value of every metadata record. Those of a snapshot are in no batch, -1.
+def _metadata_values(log: Path, start: int) -> Iterator[tuple[int, dict[str, int], bytes]]:
+    """Offset, offset and epoch of the batch, and value of every metadata record. Those of a snapshot are in no batch.
 
     Raises ProtocolError where bytes are not a batch, and FileNotFoundError if a file is removed meanwhile, which
     leaves a gap.
@@ -324,19 +324,20 @@ def _metadata_values(log: Path, start: int) -> Iterator[tuple[int, int, bytes]]:
     if end > 0:
         for header, batch in batches_in(ends[end]):
             for value in () if header.is_control else parse_values(batch):
-                yield end - 1, NO_BATCH, value
+                yield end - 1, {"batch": NO_BATCH}, value
     for _, path in _segments(log):
         for header, batch in batches_in(path):
             if header.base_offset > end:
                 raise FileNotFoundError(f"{log}: nothing from offset {end} to {header.base_offset - 1}")
             values = () if header.is_control else parse_values(batch)
+            place = {"batch": header.base_offset, "epoch": header.leader_epoch}
             for offset, value in enumerate(values, header.base_offset):
                 if offset >= end:
-                    yield offset, header.base_offset, value
+                    yield offset, place, value
             end = max(end, header.last_offset + 1)
 
 
-def _of_record(offset: int, batch: int, value: bytes) -> Iterator[dict[str, Any]]:
+def _of_record(offset: int, place: dict[str, int], value: bytes) -> Iterator[dict[str, Any]]:
     """What a record says, in the names of `results/checkers/replicas/metadata.py`."""
     kind = _record_id(value)
     if kind not in DESCRIBED_RECORDS:
@@ -346,13 +347,13 @@ def _of_record(offset: int, batch: int, value: bytes) -> Iterator[dict[str, Any]
     except ProtocolError:
         if kind in TOPIC_RECORDS:
             raise
-        yield {"offset": offset, "what": "unread", "facts": {"batch": batch}}
+        yield {"offset": offset, "what": "unread", "facts": place}
         return
     if isinstance(record, ConfigRecord) and _sets_retention(record):
         yield {"offset": offset, "what": "retention", "topic": record.resource_name}
     said = _of_topic(record) or _of_cluster(record)
     if said is not None:
-        yield {"offset": offset} | said | {"facts": {"batch": batch} | said.get("facts", {})}
+        yield {"offset": offset} | said | {"facts": place | said.get("facts", {})}
 
 
 def _sets_retention(record: ConfigRecord) -> bool:

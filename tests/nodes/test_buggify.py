@@ -21,6 +21,7 @@ from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from squall.nodes.protocol.messages.fetch import FetchResponse
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.snapshots import PART
@@ -179,6 +180,20 @@ def test_a_write_refused_once_is_done_when_it_is_asked_for_again() -> None:
     assert [topic.error_code for topic in refused.topics] == [ErrorCode.NOT_CONTROLLER]
     assert controller.raft.end_offset == before
     assert [topic.error_code for topic in controller.ask(wish).topics] == [ErrorCode.NONE]
+
+
+def test_a_decision_that_is_split_is_written_in_several_turns_and_answered_after_the_last() -> None:
+    """Rule 25: a broker leaves its topic-partitions first and is fenced last; nobody else is decided for meanwhile."""
+    controller = Controller(buggify=(rare := At("decision-split", times=0)))
+    controller.bring_up(1, 2, 3)
+    controller.create_topic(partitions=3)
+    rare.times = 1_000
+    before = controller.raft.end_offset
+    answer = controller.ask(UnregisterBrokerRequest(broker_id=1))
+    written = [batch.next_offset - batch.base_offset for batch in controller.raft.committed(before)]
+    assert (answer.error_code, written) == (ErrorCode.NONE, [2, 2])
+    assert 1 not in controller.image.brokers
+    assert all(1 not in controller.partition(number=number).isr for number in range(3))
 
 
 # -- a broker and the controller -----------------------------------------------------------------------------------

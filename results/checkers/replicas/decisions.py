@@ -10,7 +10,8 @@ topic-partition are in `metadata_laws.py`. These need more of the cluster than t
 * EL-05  a broker that a batch unregisters is in no ISR and no ELR after that batch, unless it is the last that has
          everything and there are no eligible leader replicas
 * CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop. Exempt are the members that
-         an empty ISR gets back as eligible leader replicas are switched off: these are offline (EL-06)
+         an empty ISR gets back as eligible leader replicas are switched off: these are offline (EL-06). Nor is it one
+         that has left an ISR as an active leader, and was neither marked nor fenced since (`LeftLeaders`)
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631), and was not fenced before
 * MD-08  a broker's epoch is the offset of its registration; blocks of producer ids do not overlap; no two topics have
          the same name at once
@@ -121,6 +122,7 @@ class Cluster:
     settings: dict[Resource, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     producer_ids: int = 0
+    left: laws.LeftLeaders = field(default_factory=laws.LeftLeaders)
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -128,12 +130,17 @@ class Cluster:
         match record.what:
             case "broker":
                 self.brokers[facts.broker] = Broker(facts.number, bool(facts.fenced), bool(facts.stopping))
+                self.left.ended(facts.broker)
             case "broker_changed" if facts.broker in self.brokers:
                 old = self.brokers[facts.broker]
                 fenced = old.fenced if facts.fenced is None else facts.fenced
-                self.brokers[facts.broker] = Broker(old.epoch, fenced, old.stopping or bool(facts.stopping))
+                now = Broker(old.epoch, fenced, old.stopping or bool(facts.stopping))
+                self.brokers[facts.broker] = now
+                if not now.active:
+                    self.left.ended(facts.broker)
             case "broker_removed":
                 self.brokers.pop(facts.broker, None)
+                self.left.ended(facts.broker)
             case "setting":
                 self._set(facts)
             case "feature":
@@ -208,7 +215,7 @@ class Decision:
         if record.what in ("partition", "change"):
             now = self._cluster.states.now.get(key)
             if now is not None:
-                for breach in self._changed(before, now):
+                for breach in self._changed(before, now, (record.offset, _facts(record).epoch)):
                     yield _place(key, now), breach
 
     def _stated(self, record: MetadataRecord) -> Iterator[Breach]:
@@ -248,7 +255,7 @@ class Decision:
                     if own or facts.resource == (BROKER, ""):
                         self._min_isr.setdefault(topic, cluster.setting(topic, MIN_ISR))
 
-    def _changed(self, before: State | None, now: State) -> Iterator[Breach]:
+    def _changed(self, before: State | None, now: State, place: tuple[int, int]) -> Iterator[Breach]:
         """The laws of one record about a topic-partition."""
         yield from laws.members(now)
         yield from laws.reassignment(now, now.directories)
@@ -258,6 +265,7 @@ class Decision:
         yield from laws.leaving_replicas(before, now)
         yield from laws.ended_reassignment(before, now)
         yield from self._coming(before, now)
+        yield from self._cluster.left.changed(before, now, self._cluster.active, place)
         yield from laws.election(before, now)
         if (now.isr, now.elr) != (before.isr, before.elr):
             if self._cluster.keeps_eligible_leaders:

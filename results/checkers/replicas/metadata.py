@@ -24,12 +24,14 @@ Members = tuple[int, ...]
 class RecordFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What else a metadata record states. An absent field is not stated, or not changed.
 
-    `batch` is the offset of its batch's first record, -1 if it comes from a snapshot. `directories` is their number.
+    `batch` is the offset of its batch's first record, -1 if it comes from a snapshot; `epoch` is the quorum's in which
+    the batch was written, -1 if that is not known. `directories` is their number.
     `stopping`: the broker is in controlled shutdown. A setting is of `resource`, a type and a name; a `value` of None
     removes it. `number` is a broker's epoch, a feature's level, or the first producer id after a block.
     """
 
     batch: int = -1
+    epoch: int = -1
     replicas: Members | None = None
     adding: Members | None = None
     removing: Members | None = None

@@ -13,14 +13,16 @@ no knowledge of why it decides so. The first group compares a topic-partition be
          and then only those that it had added. A reassignment is over when all that it added are in the ISR, or are
          no replicas again
 
+* CS-02  an active leader leaves an ISR as its broker is about to be fenced, which is written last, or because it stops,
+         and then it is marked first. So until it is either it joins no ISR (`LeftLeaders`)
+
 The second group compares it before and after a batch, which holds an event, such as a broker that is fenced, and all
 that follows from it:
 
 * EL-02  with as many in sync as min ISR requires, none is eligible or last known. With fewer, whoever was in ISR or ELR
          is in one of them or a last known one, or no replica any more, unless an election has lost records. Another
          min ISR ends eligibility, but not where the ISR is empty
-* EL-04  a leader that is active leaves the ISR only with the replicas: a broker that stops is marked first (CS-02). It
-         stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
+* EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
          the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
@@ -36,7 +38,7 @@ image of a topic-partition. Every function yields the breaches it finds, the gra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from squall.results.checkers.replicas.metadata import NO_LEADER, RECOVERING
@@ -158,6 +160,49 @@ def eligible(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[
         )
 
 
+class LeftLeaders:
+    """The active leaders that have left an ISR, and are neither fenced nor marked as stopping yet.
+
+    A large decision is written in several batches, so that more than one may lie in between. Nothing else is decided
+    meanwhile, unless the controller ends before the decision does: another one knows nothing of it.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._left: dict[int, int] = {}
+        """By broker, the offset of the record with which it left, in this epoch of the quorum."""
+
+    def ended(self, broker: int) -> None:
+        """A broker is fenced, marked as stopping, unregistered, or registered again."""
+        self._left.pop(broker, None)
+
+    def changed(
+        self,
+        before: TopicPartitionState,
+        now: TopicPartitionState,
+        active: Callable[[int], bool],
+        place: tuple[int, int],
+    ) -> Iterator[Breach]:
+        """CS-02, of one record at this offset and epoch of the quorum; -1 if the epoch is unknown.
+
+        `active` says which brokers may lead.
+        """
+        offset, epoch = place
+        if epoch != self._epoch:
+            self._left.clear()
+            self._epoch = epoch
+        for one in now.isr:
+            if one in self._left and one not in before.isr:
+                yield Breach(
+                    "CS-02",
+                    f"broker {one} joins the ISR {list(now.isr)}; as an active leader it left one at offset "
+                    f"{self._left[one]}, and has been neither marked nor fenced since",
+                )
+        leader = before.leader
+        if epoch >= 0 and leader in now.replicas and leader not in now.isr and active(leader):
+            self._left[leader] = offset
+
+
 def repeated(names: Sequence[int]) -> bool:
     """Return whether one is named twice."""
     return len(set(names)) != len(names)
@@ -212,8 +257,6 @@ def kept_by_min_isr(
 
 def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> Iterator[Breach]:
     """EL-04; `active` are the brokers that may lead after the batch."""
-    if before.leader in active and before.leader in now.replicas and before.leader not in now.isr:
-        yield Breach("EL-04", f"leader {before.leader} leaves the ISR {list(before.isr)}, although it is active")
     if now.leader == NO_LEADER:
         idle = [one for one in now.isr or now.elr if one in active]
         if idle:

@@ -8,7 +8,8 @@ and these need more of it than one topic-partition:
 * IS-09  without eligible leader replicas the ISR is never empty
 * CS-02  a broker that joins an ISR, or becomes leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
-         them, and these are offline (EL-06)
+         them, and these are offline (EL-06). Nor has it left an ISR as an active leader, without being marked or
+         fenced since: who stops is marked first, and who is fenced is fenced last
 * FD-02  a broker that a batch fences leads nothing after that batch (KIP-631), and was not fenced before
 * EL-05  a broker that a batch unregisters is in no ISR and no ELR after that batch, unless it is the last that has
          everything and there are no eligible leader replicas
@@ -53,6 +54,7 @@ class MetadataLaws:
         self._unregistered: dict[int, int] = {}
         self._removed: dict[str, int] = {}
         """Likewise the brokers that it unregisters, and the names of topics that it removes."""
+        self._left = laws.LeftLeaders()
 
     def before(self, record: Message, offset: int) -> None:
         """Check a record against the image that it will change."""
@@ -78,10 +80,20 @@ class MetadataLaws:
             if broker in image.brokers and image.brokers[broker].fenced:
                 raise InvariantBroken("FD-02", f"offset {offset}: broker {broker} is fenced, and was before")
             self._fenced[broker] = offset
+        self._note_ended(record)
         if isinstance(record, UnregisterBrokerRecord):
             self._unregistered[record.broker_id] = offset
         elif isinstance(record, RemoveTopicRecord) and record.topic_id in image.topics:
             self._removed[image.topics[record.topic_id].name] = offset
+
+    def _note_ended(self, record: Message) -> None:
+        if isinstance(record, RegisterBrokerRecord | UnregisterBrokerRecord):
+            self._left.ended(record.broker_id)
+        elif isinstance(record, BrokerRegistrationChangeRecord):
+            if record.fenced > 0 or record.in_controlled_shutdown > 0:
+                self._left.ended(record.broker_id)
+        elif isinstance(record, FenceBrokerRecord):
+            self._left.ended(record.id)
 
     def after(
         self, record: PartitionRecord | PartitionChangeRecord, before: PartitionRegistration | None, offset: int
@@ -96,6 +108,7 @@ class MetadataLaws:
             require(where, laws.leaving_replicas(before, now))
             require(where, laws.ended_reassignment(before, now))
             self._check_coming(where, before, now)
+            require(where, self._left.changed(before, now, self._is_active, (offset, self._image.last_epoch)))
         require(where, laws.members(now))
         require(where, laws.reassignment(now, len(now.directories)))
         if before is None:
@@ -162,6 +175,10 @@ class MetadataLaws:
                 raise InvariantBroken(
                     "CS-02", f"{where}: broker {one} leads or joins the ISR, but is {broker or 'not registered'}"
                 )
+
+    def _is_active(self, number: int) -> bool:
+        broker = self._image.brokers.get(number)
+        return broker is not None and broker.active
 
     @property
     def _eligible_leaders(self) -> bool:

@@ -29,7 +29,7 @@ from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord
-from squall.nodes.node.channels import Connection, Connections, RequestChannel
+from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
 from squall.nodes.node.node import Node
 from squall.nodes.node.quorum_watch import STANDING, QuorumWatch
@@ -495,6 +495,17 @@ def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
             topic.fetch_failures = 0
 
     monkeypatch.setattr(Fetch, "_count", counted)
+
+
+def counts_no_waiting_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response that waits for an earlier one counts with the size of its request."""
+    charge = Connections._charge
+
+    def unchanged(inbound: Inbound, size: int) -> None:
+        if not (inbound.answered and size):
+            charge(inbound, size)
+
+    monkeypatch.setattr(Connections, "_charge", staticmethod(unchanged))
 
 
 def gives_no_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:

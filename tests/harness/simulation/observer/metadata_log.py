@@ -28,6 +28,8 @@ class Log:
     def __init__(self) -> None:
         self.observer = ReplayedMetadata()
         self.records: list[Message] = []
+        self.epoch = 1
+        """The quorum's, in which the next batch is written."""
         brokers = [
             RegisterBrokerRecord(broker_id=one, broker_epoch=number, fenced=False)
             for number, one in enumerate((1, 2, 3, 4, 5))
@@ -44,7 +46,7 @@ class Log:
         base = len(self.records)
         self.records += records
         values = tuple(encode_record(record) for record in records)
-        self.observer.follow(CommittedBatch(base, 1, 0, values, is_control=False))
+        self.observer.follow(CommittedBatch(base, self.epoch, 0, values, is_control=False))
 
     def change(self, **fields: object) -> None:
         self.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields))  # type: ignore[arg-type]

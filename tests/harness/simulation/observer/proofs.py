@@ -712,6 +712,13 @@ PARTS: tuple[Proof, ...] = (
         "test_plausible_messages::test_a_leader_may_say_so_however_late_and_a_stranger_anything",
     ),
     Proof(
+        CountedMemory,
+        "BUDGET",
+        defects.counts_no_waiting_responses,
+        "worlds",
+        "test_counted_memory::test_a_response_that_waits_counts_with_its_size",
+    ),
+    Proof(
         RecoveredCluster,
         "RA-05",
         defects.begins_a_reassignment_and_waits,

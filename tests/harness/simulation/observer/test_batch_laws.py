@@ -75,15 +75,6 @@ def test_the_first_replica_may_take_the_leaders_place() -> None:
     log.change(leader=1)
 
 
-def test_a_leader_that_is_active_leaves_the_isr_only_with_the_replicas() -> None:
-    """CS-02: a broker that stops is marked first, so that no ISR accepts it again."""
-    with breaks("EL-04", "leader 1 leaves the ISR [1, 2, 3], although it is active"):
-        Log().change(isr=[2, 3], leader=2)
-    marked = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, in_controlled_shutdown=1)
-    Log().commit(marked, change(isr=[2, 3], leader=2))
-    Log().change(replicas=[2, 3], isr=[2, 3], leader=2)
-
-
 def test_the_first_active_member_in_assignment_order_is_elected() -> None:
     with breaks("EL-04", "3 is elected, although 2 comes before it"):
         Log().commit(fenced(1), change(isr=[2, 3], leader=3))

@@ -278,3 +278,37 @@ def test_the_settings_of_a_topic_are_removed_with_it() -> None:
     log.observer.image.configs = Kept({(2, "events"): {"retention.ms": "7"}})
     with breaks("MD-08", "topic events is removed at offset 7, and its settings are still {'retention.ms': '7'}"):
         log.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+
+
+# -- CS-02 --------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_leaves_an_isr_joins_none_before_it_was_marked_or_fenced() -> None:
+    """A controller takes a broker that stops out of its ISRs, has not marked it, and so accepts it again."""
+    log = Log()
+    log.change(isr=[2, 3], leader=2)
+    with breaks("CS-02", "broker 1 joins the ISR [1, 2, 3]; as an active leader it left one"):
+        log.change(isr=[1, 2, 3])
+
+
+def test_who_is_fenced_last_may_come_back_when_it_is_unfenced() -> None:
+    """A large decision is written in several batches."""
+    log = Log()
+    log.change(isr=[2, 3], leader=2)
+    log.commit(fenced(1))
+    log.commit(unfenced(1))
+    log.change(isr=[1, 2, 3])
+
+
+def test_the_next_controller_knows_nothing_of_a_decision_that_was_not_finished() -> None:
+    log = Log()
+    log.change(isr=[2, 3], leader=2)
+    log.epoch += 1
+    log.change(isr=[1, 2, 3])
+
+
+def test_a_leader_that_a_reassignment_takes_away_may_be_added_again() -> None:
+    log = Log()
+    log.change(replicas=[2, 3], isr=[2, 3], leader=2)
+    log.change(replicas=[1, 2, 3], adding_replicas=[1])
+    log.change(isr=[1, 2, 3], adding_replicas=[])

@@ -141,7 +141,13 @@ def test_the_metadata_log_tells_of_topics_and_isrs(tmp_path: Path) -> None:
     assert "leader" not in told[3]
     assert {one["facts"]["batch"] for one in told if "facts" in one} == {0}
     assert told[1]["facts"]["replicas"] == [1, 2]
-    assert told[6]["facts"] == {"batch": 0, "resource": [2, "events"], "name": "segment.bytes", "value": "1000"}
+    assert told[6]["facts"] == {
+        "batch": 0,
+        "epoch": 1,
+        "resource": [2, "events"],
+        "name": "segment.bytes",
+        "value": "1000",
+    }
 
 
 def test_the_metadata_log_tells_of_brokers_features_and_producer_ids(tmp_path: Path) -> None:
@@ -158,7 +164,11 @@ def test_the_metadata_log_tells_of_brokers_features_and_producer_ids(tmp_path: P
     log.append_as_leader(build_value_batch([encode_record(one) for one in records], 0), 1, 0)
     log.close()
     told = [one for one in described(tmp_path / "data", tmp_path / "out.gz") if one["kind"] == "record"]
-    assert [(one["what"], {**one["facts"], "batch": None}) for one in told] == [
+    assert {one["facts"]["epoch"] for one in told} == {1}
+    assert [
+        (one["what"], {name: fact for name, fact in one["facts"].items() if name != "epoch"} | {"batch": None})
+        for one in told
+    ] == [
         ("broker", {"batch": None, "broker": 1, "number": 0, "fenced": True, "stopping": False}),
         ("broker_changed", {"batch": None, "broker": 1, "fenced": False}),
         ("broker_changed", {"batch": None, "broker": 1, "stopping": True}),

@@ -21,6 +21,7 @@ class History:
 
     def __init__(self, *, eligible: bool = False) -> None:
         self.records: list[MetadataRecord] = []
+        self.epoch = 1
         if eligible:
             self.batch(("feature", ELIGIBLE))
         for broker in (1, 2, 3, 4):
@@ -47,8 +48,15 @@ class History:
         for one in records:
             record = one if isinstance(one, MetadataRecord) else of_cluster(*one)
             assert record.facts is not None
-            facts = RecordFacts(**{name: getattr(record.facts, name) for name in FIELDS} | {"batch": first})
+            facts = RecordFacts(
+                **{name: getattr(record.facts, name) for name in FIELDS} | {"batch": first, "epoch": self.epoch}
+            )
             self.records.append(replace(record, offset=len(self.records), facts=facts))
+        return self
+
+    def elects(self) -> History:
+        """Another controller writes what follows."""
+        self.epoch += 1
         return self
 
     def changes(self, *changes: MetadataRecord) -> History:
@@ -69,7 +77,7 @@ class History:
         return {witness.evidence[1][0] for witness in found.witnesses}
 
 
-FIELDS = [one for one in RecordFacts.__struct_fields__ if one != "batch"]
+FIELDS = [one for one in RecordFacts.__struct_fields__ if one not in ("batch", "epoch")]
 
 
 def of_cluster(what: str, facts: RecordFacts) -> MetadataRecord:
@@ -119,6 +127,20 @@ LEGAL: dict[str, History] = {
     "an ISR shrinks and grows": History().changes(change(isr=(1, 2)), change(isr=(1, 2, 3))),
     "a fenced leader is followed by the next in sync": History().batch(fenced(1), change(leader=2, isr=(2, 3))),
     "a broker that stops hands over": History().batch(stops(1), change(leader=2, isr=(2, 3))),
+    "a broker leaves many ISRs in several batches, and is fenced last": History()
+    .changes(change(leader=2, isr=(2, 3)))
+    .batch(fenced(1))
+    .batch(unfenced(1))
+    .changes(change(isr=(1, 2, 3))),
+    "a controller ends before it has fenced whom it has taken out of ISRs": History()
+    .changes(change(leader=2, isr=(2, 3)))
+    .elects()
+    .changes(change(isr=(1, 2, 3))),
+    "a leader moves away and comes back": History().changes(
+        change(replicas=(2, 3), isr=(2, 3), leader=2, directories=2),
+        change(replicas=(1, 2, 3), adding=(1,), directories=3),
+        change(isr=(1, 2, 3), adding=()),
+    ),
     "a preferred election": History()
     .batch(fenced(1), change(leader=2, isr=(2, 3)))
     .batch(unfenced(1))
@@ -217,9 +239,9 @@ BREACHES: dict[str, tuple[str, History]] = {
     ),
     "a leader is replaced for nothing": ("EL-04", History().changes(change(leader=3))),
     "the wrong member follows": ("EL-04", History().batch(fenced(1), change(leader=3, isr=(3, 2)))),
-    "a leader that stops is taken out of the ISR before it is marked": (
-        "EL-04",
-        History().batch(change(leader=2, isr=(2, 3))).batch(stops(1)),
+    "a leader leaves the ISR as it stops, is not marked, and comes back": (
+        "CS-02",
+        History().batch(change(leader=2, isr=(2, 3))).batch(change(isr=(1, 2, 3))).batch(stops(1)),
     ),
     "nobody leads although a member could": ("EL-04", History().changes(change(leader=-1))),
     "records are risked although a member is active": (

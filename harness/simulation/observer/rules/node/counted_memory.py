@@ -2,7 +2,8 @@
 
 What is counted and never given back ends in a plane that reads nothing more and closes every connection; what is held
 and not counted, in a node without memory. Either takes long, with many connections. So the sum is compared after every
-`EVERY`-th turn of a node, and at the end of the run.
+`EVERY`-th turn of a node, and at the end of the run. A response that waits for those of earlier requests counts with
+its size.
 
 Source: KIP-72 (`queued.max.request.bytes`). Legal: a plane without a limit counts as well.
 """
@@ -41,3 +42,11 @@ def _check(name: str, node: BaseNode) -> None:
                 "BUDGET",
                 f"{name}: the {channel.name} plane counts {channel.budget.used} bytes, and its connections hold {held}",
             )
+        for inbound in node.connections.waiting(channel):
+            size = sum(map(len, inbound.chunks or ()))
+            if inbound.charge != size:
+                raise InvariantBroken(
+                    "BUDGET",
+                    f"{name}: a response of {size} bytes waits on the {channel.name} plane for earlier ones, and "
+                    f"counts as {inbound.charge}",
+                )

@@ -52,3 +52,19 @@ def test_what_counts_and_is_held_by_nobody_breaks_budget() -> None:
     with pytest.raises(InvariantBroken, match=r"^BUDGET"):
         CountedMemory(watched.cluster).at_end()
     watched.turn(EVERY + 1)
+
+
+def waits(watched: Watched, charge: int) -> None:
+    """A response of ten bytes waits for an earlier one, and counts as so many."""
+    inbound = SimpleNamespace(charge=charge, chunks=[b"12345", b"67890"])
+    connections = watched.node.connections
+    connections.waiting = lambda channel: iter([inbound] if channel is watched.node.data else [])  # type: ignore
+
+
+def test_a_response_that_waits_counts_with_its_size() -> None:
+    watched = Watched()
+    waits(watched, 10)
+    watched.turn()
+    waits(watched, 9)
+    with pytest.raises(InvariantBroken, match=r"^BUDGET: n1: a response of 10 bytes waits on the data plane .* as 9$"):
+        watched.turn()
