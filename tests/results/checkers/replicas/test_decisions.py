@@ -132,6 +132,9 @@ LEGAL: dict[str, History] = {
     .batch(fenced(1))
     .batch(unfenced(1))
     .changes(change(isr=(1, 2, 3))),
+    "the last one in sync loses its leadership, and is fenced in a later batch": History()
+    .changes(change(isr=(1,)), change(leader=-1))
+    .batch(fenced(1)),
     "a controller ends before it has fenced whom it has taken out of ISRs": History()
     .changes(change(leader=2, isr=(2, 3)))
     .elects()
