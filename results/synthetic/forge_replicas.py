@@ -183,7 +183,7 @@ REPLICA_NEAR_MISSES: Final[Mapping[str, ReplicaChange]] = {
     "a replica out of sync lags": _follower(lambda one, dice: _out_of_sync(cut(one, dice.randint(1, 20)))),
     "an in-sync replica whose node does not run lags": _follower(lambda one, dice: replace(cut(one, 2), live=False)),
     "a log begins later where retention may remove": _removed_front,
-    "files contradict the batches of a replica out of sync, which is recovering": _follower(
+    "wrong files of a replica out of sync, which recovers": _follower(
         lambda one, dice: replace(_out_of_sync(one), files=CONTRADICTION)
     ),
     "checksums were not computed": _follower(
