@@ -165,7 +165,8 @@ class LeftLeaders:
     """The active leaders that have left an ISR, and are neither fenced nor marked as stopping yet.
 
     A large decision is written in several batches, so that more than one may lie in between. Nothing else is decided
-    meanwhile, unless the controller ends before the decision does: another one knows nothing of it.
+    meanwhile, unless the controller ends before the decision does: another one knows nothing of it. An election that
+    may lose records replaces the whole ISR, and nobody leaves it.
     """
 
     def __init__(self) -> None:
@@ -200,7 +201,8 @@ class LeftLeaders:
                     f"{self._left[one]}, and has been neither marked nor fenced since",
                 )
         leader = before.leader
-        if epoch >= 0 and leader in now.replicas and leader not in now.isr and active(leader):
+        leaves = leader in now.replicas and leader not in now.isr and now.recovery_state != RECOVERING
+        if epoch >= 0 and leaves and active(leader):
             self._left[leader] = offset
 
 

@@ -10,7 +10,7 @@ import pytest
 from squall.results.checkers.replicas.anomalies import ILLEGAL_DECISION
 from squall.results.checkers.replicas.decisions import BROKER, TOPIC, UNREAD, judge_decisions
 from squall.results.checkers.replicas.facts import Findings
-from squall.results.checkers.replicas.metadata import RECOVERING, MetadataRecord, RecordFacts
+from squall.results.checkers.replicas.metadata import RECOVERED, RECOVERING, MetadataRecord, RecordFacts
 
 Members = tuple[int, ...]
 ELIGIBLE = RecordFacts(name="eligible.leader.replicas.version", number=1)
@@ -397,3 +397,10 @@ def test_a_table_from_before_these_facts_were_collected_is_not_judged() -> None:
     findings = Findings("control-plane.parquet")
     judge_decisions(records, len(records), findings)
     assert findings.anomalies == {} and findings.looked_at["decisions"] == 0
+
+
+def test_who_was_replaced_by_an_election_that_may_lose_records_has_left_no_isr() -> None:
+    history = History().changes(
+        change(leader=3, isr=(3,), recovery=RECOVERING), change(recovery=RECOVERED), change(isr=(1, 3))
+    )
+    assert history.broken() == {"EL-04"}, "a member was active; that one comes back breaks nothing more"
