@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
+from squall.harness.conformance.client import NEWEST, Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import (
     CONSUMER,
     EPOCHS_SINCE,
@@ -70,10 +70,9 @@ async def listed(client: ConformanceClient, topic: CheckedTopic) -> None:
 async def _listed_for_old_clients(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
     """A client that cannot name a leader epoch gets the log's end, however often the leader has changed."""
     address = topic.leader_of(number)
-    request = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(topic.name, [_at_end(number)])])
-    response = await client.ask(address, request, ListOffsetsResponse, since=1, until=EPOCHS_SINCE - 1)
-    came = [(part.error_code, part.offset) for one in response.topics for part in one.partitions]
-    expect(address, f"the end of {topic.name}-{number} for old clients", came, [(0, topic.partitions[number].end)])
+    (came,) = await _list(client, address, topic, [_at_end(number)], since=1, until=EPOCHS_SINCE - 1)
+    told = (came.error_code, came.offset)
+    expect(address, f"the end of {topic.name}-{number} for old clients", told, (0, topic.partitions[number].end))
 
 
 def first_from(records: list[Appended], timestamp: int) -> tuple[int, int, int, int]:
@@ -125,9 +124,10 @@ async def _list(
     topic: CheckedTopic,
     parts: list[ListOffsetsPartition],
     since: int = EPOCHS_SINCE,
+    until: int = NEWEST,
 ) -> list[ListOffsetsPartitionResponse]:
     request = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(topic.name, parts)])
-    response = await client.ask(address, request, ListOffsetsResponse, since=since)
+    response = await client.ask(address, request, ListOffsetsResponse, since=since, until=until)
     found = [part for one in response.topics for part in one.partitions]
     numbers = [one.partition_index for one in parts]
     expect(address, "the topic-partitions of ListOffsets", [one.partition_index for one in found], numbers)

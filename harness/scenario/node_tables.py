@@ -148,7 +148,7 @@ def _described(facts: Mapping[str, Any], parts: list[dict[str, Any]]) -> Describ
         problem=facts["problem"] or "",
         batches=Batches(*(columns[name] for name in BATCH_COLUMNS)),
         further={name: columns[name] for name in _FURTHER},  # type: ignore[misc]
-        files=tuple(facts["files"]),
+        files=tuple(facts.get("files", ())),  # a system of a package may describe its logs without them
     )
 
 

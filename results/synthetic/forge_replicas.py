@@ -413,7 +413,7 @@ CONTROL_INJECTIONS: Final[Mapping[str, tuple[str, ControlChange]]] = {
             events=tuple(one for one in plane.events if (one.node, one.event) != (103, "high_watermark")),
         ),
     ),
-    "an index contradicts the metadata": (
+    "leader epochs contradict the metadata": (
         WRONG_FILE,
         _log_changed((102,), lambda one: replace(one, files=CONTRADICTION)),
     ),

@@ -183,7 +183,10 @@ def test_a_write_refused_once_is_done_when_it_is_asked_for_again() -> None:
 
 
 def test_a_decision_that_is_split_is_written_in_several_turns_and_answered_after_the_last() -> None:
-    """Rule 25: a broker leaves its topic-partitions first and is fenced last; nobody else is decided for meanwhile."""
+    """Rule 25: a broker leaves its topic-partitions first and is fenced last.
+
+    The controller decides no other request in between.
+    """
     controller = Controller(buggify=(rare := At("decision-split", times=0)))
     controller.bring_up(1, 2, 3)
     controller.create_topic(partitions=3)

@@ -109,7 +109,7 @@ class TestWhatInSyncReplicasMustHold:
         assert anomalies(replace(one, batches=replace(one.batches, sound=sound))) == {DAMAGED: 1}
 
     def test_a_file_that_contradicts_the_batches_is_named(self) -> None:
-        """DP-05, DP-13: whoever starts from it goes wrong."""
+        """DP-05, DP-13: a node that starts with such a file skips records, or appends a batch twice."""
         files = tuple(f"0000000000000000000{number}.timeindex says something else" for number in range(5))
         findings = found(replica("b1"), replica("b2", files=files))
         assert findings.anomalies == {WRONG_FILE: 5}

@@ -1,7 +1,7 @@
-"""NEAR: a leader sends a consumer to an in-sync replica in the consumer's rack, and nobody else anywhere (KIP-392).
+"""NEAR: a leader sends a consumer, and only a consumer, to an in-sync replica in its rack (KIP-392).
 
-A consumer that is sent to nobody reads from the leader, and one that is sent elsewhere comes back: nothing is lost but
-what reading nearby is for. Asserted when a broker answers a Fetch, for each topic-partition:
+A consumer that is sent to no replica reads from the leader, and one that is sent elsewhere comes back: reading
+takes longer, and nothing is lost. Asserted when a broker answers a Fetch, for each topic-partition:
 
 * it names another replica only to a consumer of another rack than its own, only if it leads, and only if
   `replica.selector.class` asks for it. That replica is an active broker of the consumer's rack, and in the ISR

@@ -1,4 +1,4 @@
-"""NEAR as the observer asserts it: consumers are sent to an in-sync replica in their rack, and nobody else anywhere."""
+"""NEAR as the observer asserts it: only consumers are sent to another replica, one in sync and in their rack."""
 
 from __future__ import annotations
 
