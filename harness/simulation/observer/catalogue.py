@@ -49,6 +49,7 @@ from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.begun_connections import BegunConnections
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.idle_answers import IdleAnswers
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
@@ -154,6 +155,7 @@ RULES: tuple[type[Rule], ...] = (
     CalmCluster,
     BalancedLeaders,
     PacedCluster,
+    IdleAnswers,
     BegunConnections,
     CountedMemory,
     DueWork,

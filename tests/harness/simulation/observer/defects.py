@@ -778,6 +778,21 @@ def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Node, "_serve_data", wrong)
 
 
+def announces_itself_to_voters_that_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum repeats BeginQuorumEpoch, whether or not a voter has fetched lately."""
+    announce = Elections.announce
+
+    def wrong(self: Elections, now: int, role: Leader) -> None:
+        fetched = {voter: progress.fetched_at for voter, progress in role.others.items()}
+        for progress in role.others.values():
+            progress.fetched_at = -1
+        announce(self, now, role)
+        for voter, progress in role.others.items():
+            progress.fetched_at = fetched[voter]
+
+    monkeypatch.setattr(Elections, "announce", wrong)
+
+
 def never_notes_that_a_voter_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader of the quorum does not note a voter's answer to BeginQuorumEpoch, and never tells it again."""
 

@@ -61,6 +61,7 @@ from squall.harness.simulation.observer.rules.new_logs import NewLogs
 from squall.harness.simulation.observer.rules.node.begun_connections import BegunConnections
 from squall.harness.simulation.observer.rules.node.counted_memory import CountedMemory
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.idle_answers import IdleAnswers
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
@@ -645,6 +646,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_pace::test_a_heartbeat_more_or_less_is_legal",
         seed=2,
+    ),
+    Proof(
+        IdleAnswers,
+        "IDLE",
+        defects.announces_itself_to_voters_that_fetch,
+        "worlds",
+        "test_idle_answers::test_a_leader_that_holds_fetches_long_may_announce_itself",
+        seed=9,
     ),
     Proof(
         BegunConnections,
