@@ -26,8 +26,8 @@ that follows from it:
          the first active member of the ISR leads, in assignment order. Without a leader no member is active, nor, if
          the ISR is empty, any eligible replica, other than the leader before: the batch that fences it may follow, if
          the decision is a large one (`worlds` seed 1020000). An election that may lose records takes place only where
-         no member of the ISR before was active; unless the settings allow unclean elections, only where no replica is
-         left that has everything, active or not
+         no other member of the ISR before was active (`worlds` seed 1020756); unless the settings allow unclean
+         elections, only where no replica is left that has everything, active or not
 * RA-08  while a reassignment is under way, or is changed, the replicas with which it began are kept apart from those
          that it adds: cancelling restores them
 
@@ -165,8 +165,8 @@ class LeftLeaders:
     """The active leaders that have left an ISR, and are neither fenced nor marked as stopping yet.
 
     A large decision is written in several batches, so that more than one may lie in between. Nothing else is decided
-    meanwhile, unless the controller ends before the decision does: another one knows nothing of it. An election that
-    may lose records replaces the whole ISR, and nobody leaves it.
+    meanwhile, unless the controller ends before the decision does: another one knows nothing of it. So it is with an
+    election that may lose records, which replaces the whole ISR.
     """
 
     def __init__(self) -> None:
@@ -201,8 +201,7 @@ class LeftLeaders:
                     f"{self._left[one]}, and has been neither marked nor fenced since",
                 )
         leader = before.leader
-        leaves = leader in now.replicas and leader not in now.isr and now.recovery_state != RECOVERING
-        if epoch >= 0 and leaves and active(leader):
+        if epoch >= 0 and leader in now.replicas and leader not in now.isr and active(leader):
             self._left[leader] = offset
 
 
@@ -268,7 +267,7 @@ def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collec
     if now.leader == before.leader:
         return
     if now.recovery_state == RECOVERING and before.recovery_state != RECOVERING:
-        passed_over = [one for one in before.isr if one in active and one in now.replicas]
+        passed_over = [one for one in before.isr if one in active and one in now.replicas and one != before.leader]
         if passed_over:
             yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {passed_over} were in sync")
         return
