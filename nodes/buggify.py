@@ -112,10 +112,10 @@ NODE_PLACES: dict[str, Place] = by_name(
     ),
     Place(
         "decision-split",
-        "the active controller writes two records of a decision about many topic-partitions, the rest in later turns",
+        "the active controller writes a decision about several topic-partitions two records at a time, every 30 ms",
         "a decision may have more records than a batch; their order makes every prefix of them legal",
         "rule 25",
-        0.2,
+        1.0,
     ),
     # -- a broker and the controller ------------------------------------------------------------------------------
     Place(

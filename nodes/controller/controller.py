@@ -84,8 +84,8 @@ from squall.nodes.raft.errors import NotLeader
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
 """Records in one turn, after which replay continues in the next."""
-SPLIT_RECORDS = 2
-"""Records of a decision in one turn where `buggify` splits it."""
+SPLIT_RECORDS, SPLIT_PAUSE = 2, 30_000
+"""Where `buggify` splits a decision: records of it in one turn, and microseconds until the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,11 @@ class _Unfinished:
     """Records still to be drawn and written, and the response afterwards; without a request for a silent broker."""
 
     records: Iterator[Record | None]
+    most: int
+    """Records in a turn."""
+    pause: int
+    due: int
+    """When the next are written."""
     request: ServerRequest | None = None
     response: Message | None = None
 
@@ -257,8 +262,11 @@ class QuorumController:
         """Write the next batch of unfinished records; after the last one, decide the held requests."""
         unfinished = self._unfinished
         if unfinished is not None:
-            self._write(now, unfinished.records)
+            if now < unfinished.due:
+                return
+            self._write_part(now, unfinished.records, unfinished.most, unfinished.pause)
             if self._unfinished is not None:
+                unfinished.due = self._unfinished.due
                 self._unfinished = unfinished
                 return
             if unfinished.request is not None and unfinished.response is not None:
@@ -329,12 +337,17 @@ class QuorumController:
         if isinstance(records, Sequence):
             self._append(now, records)
             return
-        rest = iter(records)
-        most = SPLIT_RECORDS if self._buggify.happens("decision-split") else self.config.records_max
+        if self._buggify.happens("decision-split"):
+            self._write_part(now, iter(records), SPLIT_RECORDS, SPLIT_PAUSE)
+        else:
+            self._write_part(now, iter(records), self.config.records_max, 0)
+
+    def _write_part(self, now: int, rest: Iterator[Record | None], most: int, pause: int) -> None:
+        self._unfinished = None
         batch = list(islice(rest, most))
         self._append(now, [one for one in batch if one is not None])
         if len(batch) == most:
-            self._unfinished = _Unfinished(rest)
+            self._unfinished = _Unfinished(rest, most, pause, now + pause)
 
     def _append(self, now: int, records: Sequence[Record]) -> None:
         """Append one batch, or several if the records are too many for one."""
@@ -457,7 +470,9 @@ class QuorumController:
             return 0
         if self._image is None:
             return NEVER
-        if self._unfinished is not None or self._held:
+        if self._unfinished is not None:
+            return self._unfinished.due
+        if self._held:
             return 0
         return min(self._brokers.sessions.deadline(), self._balancer.deadline(), self._idle_at())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,20 +28,23 @@ class Idle:
     """A voter in a cluster that has had no request of a client since the tenth second."""
 
     def __init__(self, *, fetch_timeout_ms: int = 2000, pulls: bool = True) -> None:
-        self.rule = IdleAnswers(ObservedCluster())
+        cluster = ObservedCluster()
+        self.member: Any = SimpleNamespace(name="c1", now=9 * SECOND)
+        cluster.set_members({"c1": self.member}, {})
+        self.rule = IdleAnswers(cluster)
         config = SimpleNamespace(controller_quorum_fetch_timeout_ms=fetch_timeout_ms)
         self.node: Any = SimpleNamespace(config=config, raft=SimpleNamespace(pulls=pulls))
         self.rule.idle(IDLE_SINCE)
 
     def answers(self, body: Any, response: Any, received_at: int = 11 * SECOND) -> None:
-        process: Any = SimpleNamespace(name="c1", now=12 * SECOND)
+        self.member.now = 12 * SECOND
         request: Any = SimpleNamespace(
             api_key=body.API_KEY,
             body=body,
             received_at=received_at,
             answer=SimpleNamespace(response=response),
         )
-        self.rule.answered(process, self.node, request)
+        self.rule.answered(self.member, self.node, request)
 
 
 def fetch_response(error: int) -> FetchResponse:
@@ -60,6 +64,19 @@ def test_an_error_however_deep_in_an_answer_is_a_breach() -> None:
 
 def test_a_request_from_before_that_time_may_be_refused() -> None:
     Idle().answers(FetchRequest(replica_id=2), fetch_response(UNKNOWN_LEADER_EPOCH), received_at=IDLE_SINCE - 1)
+
+
+@pytest.mark.parametrize(("settled_us", "legal"), [(SECOND - 1, True), (SECOND, False)])
+def test_an_error_soon_after_a_leadership_has_moved_is_legal(settled_us: int, legal: bool) -> None:
+    """`worlds` seed 61: the controller returned leaderships, and followers knew of it before the leaders did."""
+    idle = Idle()
+    watched: Any = None
+    idle.rule.membership_changed((bytes(16), 0), watched)
+    idle.rule.idle(9 * SECOND)
+    with nullcontext() if legal else pytest.raises(InvariantBroken, match=r"^IDLE: "):
+        idle.answers(
+            FetchRequest(replica_id=2), fetch_response(UNKNOWN_LEADER_EPOCH), received_at=9 * SECOND + settled_us
+        )
 
 
 def test_a_cluster_with_clients_may_refuse() -> None:
