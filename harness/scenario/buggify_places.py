@@ -52,6 +52,13 @@ WORLD_PLACES: dict[str, Place] = by_name(
         "FD-05",
         0.01,
     ),
+    Place(
+        "responses-not-taken",
+        "a client or a node takes no responses from a connection for 1 to 200 ms, and the host tells the node",
+        "a peer reads when it likes; the node keeps its next requests for so long",
+        "CL-24",
+        0.02,
+    ),
 )  # fmt: skip
 """The places in the simulated world, by name."""
 

@@ -151,6 +151,8 @@ class SimProcess:
         self._woken = False
         self._not_due = 0
         self._released: tuple[Scheduled, int, Outbox] | None = None
+        self._stalled: set[int] = set()
+        """The accepted connections whose peer reads nothing at present."""
         self._wake: Scheduled | None = None
         self._wake_at = NEVER
 
@@ -497,7 +499,9 @@ class SimProcess:
             if isinstance(item, Send):
                 end = self._ends.get(item.connection)
                 if end is not None:
-                    self._network.send(end, b"".join(item.chunks))
+                    frame = b"".join(item.chunks)
+                    self._network.send(end, frame)
+                    self._stall(item.connection, len(frame))
             elif isinstance(item, Connect):
                 self.connecting[item.connection] = self._kernel.now
                 self._bind(self._network.connect(self.address, item.host, item.port, self), item.connection)
@@ -508,6 +512,23 @@ class SimProcess:
             else:
                 for frame in self._held.pop(item.connection, []):
                     self._enqueue("received", item.connection, frame)
+
+    def _stall(self, connection: int, size: int) -> None:
+        """Let the peer of an accepted connection read nothing for a while: the host holds what was sent to it."""
+        accepted = connection > 0 and connection not in self._stalled
+        if not accepted or self._buggify is None or not self._buggify.happens("responses-not-taken"):
+            return
+        self._stalled.add(connection)
+        self._enqueue("host_holds", connection, size)
+        self._enqueue("stalled", connection, True)
+        pause = self._buggify.amount("responses-not-taken", 1_000, 200_000)
+        self._kernel.after(pause, self._take_responses, connection)
+
+    def _take_responses(self, connection: int) -> None:
+        self._stalled.discard(connection)
+        if connection in self._ends:
+            self._enqueue("host_holds", connection, 0)
+            self._enqueue("stalled", connection, False)
 
     def _close(self, connection: int) -> None:
         end = self._ends.get(connection)

@@ -13,6 +13,7 @@ from squall.harness.simulation.world.buggify import SeededBuggify, WorldBuggify,
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.streams import Streams
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
+from squall.nodes.node.channels import Connections
 from tests.harness.simulation.world.test_network import SECOND, Bench
 
 SEEDS = range(200)
@@ -198,3 +199,32 @@ def test_late_turns_delay_a_process_that_works_all_the_same(monkeypatch: pytest.
 async def _served(world: SimWorld) -> None:
     while (node := world.processes["b1"].node) is None or node.broker is None or not node.broker.is_serving:
         await asyncio.sleep(0.001)
+
+
+def test_a_peer_that_takes_no_responses_is_told_of_and_takes_them_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squall.harness.simulation.world.buggify.draw_chance", lambda seed, name: 1.0)
+    told: list[tuple[int, bool]] = []
+    held: dict[int, int] = {}
+    stalled, holds = Connections.stalled, Connections.host_holds
+
+    def note_stalled(self: Connections, identity: int, is_stalled: bool) -> None:
+        told.append((identity, is_stalled))
+        stalled(self, identity, is_stalled)
+
+    def note_held(self: Connections, identity: int, size: int) -> None:
+        held[identity] = size
+        holds(self, identity, size)
+
+    monkeypatch.setattr(Connections, "stalled", note_stalled)
+    monkeypatch.setattr(Connections, "host_holds", note_held)
+    world = SimWorld(ClusterShape(controllers=1, brokers=1, buggify=("responses-not-taken",)), 5, topics={})
+    world.start()
+    world.kernel.run_until_complete(_served(world))
+    assert any(held.values()) and {now for _, now in told} == {True, False}
+    for identity in held:
+        states = [now for one, now in told if one == identity]
+        assert states == [True, False] * (len(states) // 2) + [True] * (len(states) % 2), "told once of each"
+    world.buggify.quiet = True
+    world.kernel.run_until_complete(asyncio.sleep(0.25))  # of virtual time: more than a peer ever waits
+    assert not any(held.values()) and len(told) % 2 == 0
+    world.switch_off()
