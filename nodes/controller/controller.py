@@ -84,8 +84,8 @@ from squall.nodes.raft.errors import NotLeader
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
 """Records in one turn, after which replay continues in the next."""
-SPLIT_RECORDS, SPLIT_PAUSE = 2, 30_000
-"""Where `buggify` splits a decision: records of it in one turn, and microseconds until the next."""
+SPLIT_RECORDS, SPLIT_PAUSE, SPLIT_PAUSES = 2, 30_000, 5
+"""Where `buggify` splits a decision: records in a turn; microseconds until the next, and how often it waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _Unfinished:
     records: Iterator[Record | None]
     most: int
     """Records in a turn."""
-    pause: int
+    pauses: int
     due: int
     """When the next are written."""
     request: ServerRequest | None = None
@@ -264,9 +264,9 @@ class QuorumController:
         if unfinished is not None:
             if now < unfinished.due:
                 return
-            self._write_part(now, unfinished.records, unfinished.most, unfinished.pause)
+            self._write_part(now, unfinished.records, unfinished.most, unfinished.pauses)
             if self._unfinished is not None:
-                unfinished.due = self._unfinished.due
+                unfinished.due, unfinished.pauses = self._unfinished.due, self._unfinished.pauses
                 self._unfinished = unfinished
                 return
             if unfinished.request is not None and unfinished.response is not None:
@@ -338,16 +338,16 @@ class QuorumController:
             self._append(now, records)
             return
         if self._buggify.happens("decision-split"):
-            self._write_part(now, iter(records), SPLIT_RECORDS, SPLIT_PAUSE)
+            self._write_part(now, iter(records), SPLIT_RECORDS, SPLIT_PAUSES)
         else:
             self._write_part(now, iter(records), self.config.records_max, 0)
 
-    def _write_part(self, now: int, rest: Iterator[Record | None], most: int, pause: int) -> None:
+    def _write_part(self, now: int, rest: Iterator[Record | None], most: int, pauses: int) -> None:
         self._unfinished = None
         batch = list(islice(rest, most))
         self._append(now, [one for one in batch if one is not None])
         if len(batch) == most:
-            self._unfinished = _Unfinished(rest, most, pause, now + pause)
+            self._unfinished = _Unfinished(rest, most, max(0, pauses - 1), now + (SPLIT_PAUSE if pauses else 0))
 
     def _append(self, now: int, records: Sequence[Record]) -> None:
         """Append one batch, or several if the records are too many for one."""
