@@ -112,7 +112,7 @@ NODE_PLACES: dict[str, Place] = by_name(
     ),
     Place(
         "decision-split",
-        "the active controller writes a decision two records at a time, and waits up to five times for 30 ms between them",
+        "the active controller writes a decision two records at a time, and waits for 30 ms up to five times",
         "a decision may have more records than a batch; their order makes every prefix of them legal",
         "rule 25",
         1.0,

@@ -85,7 +85,7 @@ Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
 """Records in one turn, after which replay continues in the next."""
 SPLIT_RECORDS, SPLIT_PAUSE, SPLIT_PAUSES = 2, 30_000, 5
-"""Where `buggify` splits a decision: records in a turn; microseconds until the next, and how often it waits for them."""
+"""Where `buggify` splits a decision: records in a turn, microseconds until the next, and how often it waits so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +178,11 @@ class QuorumController:
     @property
     def is_active(self) -> bool:
         return self._image is not None
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether a decision is not written whole yet; the next one is made after that."""
+        return self._unfinished is not None
 
     @property
     def api_keys(self) -> tuple[int, ...]:

@@ -267,6 +267,8 @@ class HandMadeProcess:
     """Up to where its broker says that it has applied the metadata."""
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
+    has_unfinished: bool = False
+    """Whether a decision of it is not written whole yet."""
 
     def __post_init__(self) -> None:
         self.hosted = SimpleNamespace(
@@ -349,7 +351,9 @@ class HandMadeProcess:
             connections=self.connections,
             data=SimpleNamespace(served=0),
             control=SimpleNamespace(served=0),
-            controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
+            controller=SimpleNamespace(image=self.image, committed=self.image, has_unfinished=self.has_unfinished)
+            if self.is_active
+            else None,
             broker=broker,
             links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),
         )

@@ -12,7 +12,8 @@ A broker is silent while neither a heartbeat nor a registration of it arrives at
 when a controller becomes active. Legal: a broker that lost the response to its registration and registers again, which
 prolongs its session (seed 941269 of worlds); what has arrived and waits for an answer, behind other requests, counts as
 heard until it has one; a controller that was paused, which fences in its first turn after. A broker that last asked to
-be fenced, or registered, may be fenced later (seed 431 of worlds), and one that stops at any time.
+be fenced, or registered, may be fenced later (seed 431 of worlds), and one that stops at any time. A controller that
+has not written a large decision whole makes no other: that one may be to fence this broker (seed 1021272 of worlds).
 
 Source: requirements FD-01, FD-04. All is read off the frames that arrive, whatever the controller makes of them. Of
 heartbeats with another broker epoch than the registered one none proves that the broker lives.
@@ -118,7 +119,7 @@ class SilentBrokers(Rule):
             kept.note_request(message, image)
         self._check_fenced(process, with_quorum, kept, image)  # timers are looked at before requests are served
         kept.note_accepted()
-        if now < kept.look_at:
+        if now < kept.look_at or with_quorum.controller.has_unfinished:
             return
         kept.look_at = now + LOOK_EVERY
         for inbound in with_quorum.connections.unanswered():

@@ -168,6 +168,17 @@ def test_a_controller_that_was_paused_fences_before_it_serves_what_waits() -> No
     cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=1))
 
 
+def test_a_controller_makes_no_decision_before_it_has_written_the_last_one() -> None:
+    """Seed 1021272 of worlds: what it writes may end with the fencing of this broker."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    cluster.processes["b1"].has_unfinished = True
+    turn(cluster, 3.6, 1, 2)
+    cluster.processes["b1"].has_unfinished = False
+    with pytest.raises(InvariantBroken, match=r"^FD-01: controller b1 has heard nothing of broker 3 for 2\.700 s"):
+        turn(cluster, 3.7)
+
+
 def test_a_heartbeat_of_another_incarnation_keeps_nobody() -> None:
     cluster = led_by_b1()
     turn(cluster, 1.0, 1, 2, 3)
