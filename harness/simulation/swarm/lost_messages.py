@@ -4,7 +4,8 @@ A leader of the quorum is *unfollowed* while no controller's fetch reaches anoth
 brokers ask for, commits nothing of it, and gives way to another leader, so that logs diverge. A change of an ISR is
 *undecided* while the controller's answers to the leader are held or lost, often while the leader gets no metadata
 either, and meanwhile members fall behind or come back. An administrator's write is *unanswered* if the answer is lost
-on its way to the broker that has forwarded it.
+on its way to the broker that has forwarded it. A download of a snapshot *halts* if its pieces come late: one
+by more than a voter waits for its leader, or each by less, so that all of it takes longer than that.
 
 Each seed draws whether it has any of each, from a random stream of its own (`patterns.py`).
 """
@@ -17,6 +18,7 @@ from typing import Final
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import draw_words, log_uniform
 from squall.harness.simulation.swarm.kinds import REMOVE_VOTER
+from squall.harness.simulation.swarm.moments import Moment
 
 UNFOLLOWED_SHARE: Final = 0.3
 """The share of seeds in which controllers do not hear one another's fetches now and then."""
@@ -24,6 +26,8 @@ UNDECIDED_SHARE: Final = 0.4
 """The share of seeds in which leaders do not hear, now and then, how their changes of the ISR ended."""
 UNANSWERED_SHARE: Final = 0.3
 """The share of seeds in which brokers lose the controller's answers to what they forward, now and then."""
+HALTED_SHARE: Final = 0.3
+"""The share of seeds in which downloads of snapshots halt."""
 STOPS: Final = ("crash-broker", "pause-broker", "pause-broker", "isolate-broker")
 """What makes followers fall behind while their leader's changes of the ISR are undecided."""
 ALTER: Final = "alter-config"
@@ -137,4 +141,29 @@ def unanswered_writes(
             }  # fmt: skip
             faults.append(SwarmFault(round(at, 6), "rpc-cut", brokers, round(length, 6), rng.random(), words))
         at += length + rng.expovariate(1 / 3.0)
+    return faults
+
+
+def halted_downloads(
+    rng: Random, nodes: tuple[str, ...], controllers: tuple[str, ...], load: float, fetch_timeout: float
+) -> list[SwarmFault]:
+    """Delay what a node is sent by controllers from when it begins to download a snapshot: each piece, or the next.
+
+    `fetch_timeout` is how long a voter waits for its leader, in seconds.
+    """
+    faults: list[SwarmFault] = []
+    if len(nodes) < 2 or rng.random() > HALTED_SHARE:
+        return faults
+    for host in nodes:
+        leaders = ", ".join(one for one in controllers if one != host)
+        at, latency, length = rng.uniform(0.2, 1.0), fetch_timeout * rng.uniform(0.1, 0.8), rng.uniform(2.0, 8.0)
+        if rng.random() < 0.5:
+            latency, length = fetch_timeout * rng.uniform(1.0, 1.6), 0.1
+        within = load - 1.5 - at - length - latency
+        if not leaders or within <= 0:
+            continue
+        shape = {"direction": "in", "latency": round(latency, 6), "jitter": 0.0}
+        words: dict[str, object] = {"fault": "slow-link", "target": host, "to": leaders, **shape}
+        moment = Moment("snapshot_fetch", rng.choice((1, 1, 2, 3)), round(within, 6))
+        faults.append(SwarmFault(round(at, 6), "slow-link", (host,), round(length, 6), rng.random(), words, moment))
     return faults

@@ -19,7 +19,12 @@ from typing import Final
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
 from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, WAITING_KINDS
-from squall.harness.simulation.swarm.lost_messages import unanswered_writes, undecided_changes, unfollowed_leaders
+from squall.harness.simulation.swarm.lost_messages import (
+    halted_downloads,
+    unanswered_writes,
+    undecided_changes,
+    unfollowed_leaders,
+)
 from squall.harness.simulation.swarm.moments import Moment
 
 COMBINATIONS: Final = (
@@ -113,11 +118,12 @@ def draw_patterns(
     *,
     dynamic_voters: bool = False,
     topics: tuple[str, ...] = (),
+    fetch_timeout: float = 2.0,
 ) -> list[SwarmFault]:
     """Draw the patterns of this seed, in order of time; all end before `load` seconds have passed.
 
     `dynamic_voters`: the voters are in the metadata log, so that an operator can remove one. An operator may alter
-    settings of the `topics`.
+    settings of the `topics`. `fetch_timeout` is that of the quorum, in seconds.
     """
     rng = Random(f"{seed}/patterns")
     chances = [rng.random() < share for share in (0.35, 0.35, 0.6, 0.4)]
@@ -131,7 +137,9 @@ def draw_patterns(
     faults += unfollowed_leaders(Random(f"{seed}/unfollowed"), controllers, load, changed=dynamic_voters)
     faults += undecided_changes(Random(f"{seed}/undecided"), brokers, controllers, load, topics)
     faults += unanswered_writes(Random(f"{seed}/unanswered"), brokers, controllers, load)
-    faults += _rare_moments(Random(f"{seed}/rare moments"), all_nodes(brokers, controllers), load)
+    everyone = all_nodes(brokers, controllers)
+    faults += halted_downloads(Random(f"{seed}/halted"), everyone, controllers, load, fetch_timeout)
+    faults += _rare_moments(Random(f"{seed}/rare moments"), everyone, load)
     return sorted(faults, key=lambda fault: fault.at)
 
 

@@ -204,7 +204,7 @@ class Swarm:
             self._moments.forget(watch)
         try:
             if fault.kind not in CRASHES_AT_MOMENT:
-                words = {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
+                words = fault.words or {"fault": fault.kind.removesuffix("-at-moment"), "target": host}
                 return await self._as_written(identity, fault, words)
             await asyncio.sleep(fault.duration)
             self._world.sim_hosts[host].start_if_it_may()

@@ -499,9 +499,9 @@ class SimProcess:
             if isinstance(item, Send):
                 end = self._ends.get(item.connection)
                 if end is not None:
-                    frame = b"".join(item.chunks)
-                    self._network.send(end, frame)
-                    self._stall(item.connection, len(frame))
+                    message = b"".join(item.chunks)
+                    self._network.send(end, message)
+                    self._stall(item.connection, len(message))
             elif isinstance(item, Connect):
                 self.connecting[item.connection] = self._kernel.now
                 self._bind(self._network.connect(self.address, item.host, item.port, self), item.connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from squall.harness.simulation.swarm.drawn_fault import SwarmFault
@@ -51,11 +53,13 @@ def test_a_forgotten_watch_is_never_reached() -> None:
     assert reached == []
 
 
-def struck_world(kind: str, event: str, amount: float, within: float = 5.0) -> tuple[SimWorld, Swarm, list[str]]:
+def struck_world(
+    kind: str, event: str, amount: float, within: float = 5.0, words: Mapping[str, object] = MappingProxyType({})
+) -> tuple[SimWorld, Swarm, list[str]]:
     """Three voters that start; a fault waits for the first `event` of any of them. Returns what they traced as well."""
     moments, seen = Moments(), Seen()
     world = SimWorld(ClusterShape(controllers=3, brokers=1), 1, topics={}, trace=seen, traced=moments.beside)
-    fault = SwarmFault(0.0, kind, ("c1", "c2", "c3"), 1.0, amount, moment=Moment(event, 1, within))
+    fault = SwarmFault(0.0, kind, ("c1", "c2", "c3"), 1.0, amount, words, Moment(event, 1, within))
     swarm = Swarm(world, [fault], moments=moments)
 
     async def course() -> Any:
@@ -95,3 +99,10 @@ def test_a_pause_at_a_moment_stops_the_host_that_traced_it() -> None:
     world, swarm, _ = struck_world("pause-at-moment", "vote", amount=0.5)
     assert swarm.effects == {"pause-at-moment": 1}
     assert not any(process.paused for process in world.processes.values()), "it goes on"
+
+
+def test_what_a_fault_says_in_words_strikes_at_the_moment() -> None:
+    words = {"fault": "slow-link", "target": "c1", "to": "c2, c3", "direction": "in", "latency": 0.01, "jitter": 0.0}
+    world, swarm, seen = struck_world("slow-link", "vote", amount=0.5, words=words)
+    assert "vote" in seen and swarm.effects["slow-link"] > 0, "messages that passed the slow link"
+    assert swarm.counts == {"slow-link": 1} and all(process.running for process in world.processes.values())

@@ -105,7 +105,7 @@ def test_every_kind_of_every_combination_exists() -> None:
 
 
 def test_every_aimed_kind_and_every_moment_is_drawn_by_some_seed() -> None:
-    aimed = [fault for drawn in DRAWN.values() for fault in drawn if fault.moment is not None]
+    aimed = [fault for drawn in DRAWN.values() for fault in drawn if fault.moment is not None and not fault.words]
     assert {fault.kind for fault in aimed} == set(MOMENT_KINDS)
     assert {fault.moment.event for fault in aimed if fault.moment} == {
         *BROKER_MOMENTS, *CONTROLLER_MOMENTS, *RARE_MOMENTS
@@ -113,12 +113,32 @@ def test_every_aimed_kind_and_every_moment_is_drawn_by_some_seed() -> None:
 
 
 def test_for_rare_events_a_fault_waits_on_every_node_from_the_start_of_the_load_to_its_end() -> None:
-    waiting = [one for drawn in DRAWN.values() for one in drawn if one.moment and one.moment.within > 6.0]
+    aimed = [one for drawn in DRAWN.values() for one in drawn if one.moment and not one.words]
+    waiting = [one for one in aimed if one.moment and one.moment.within > 6.0]
     assert {one.moment.event for one in waiting if one.moment} == set(RARE_MOMENTS)
     assert {one.hosts for one in waiting} == {BROKERS + CONTROLLERS}
     assert all(one.at <= 1.0 and LOAD - 2.0 < one.latest_end < LOAD - 1.0 for one in waiting)
     crashes = [one for one in waiting if one.kind in ("crash-at-moment", "power-loss-at-moment")]
     assert 0.5 < len(crashes) / len(waiting) < 0.9
+
+
+@pytest.mark.parametrize("timeout", [0.5, 2.0])
+def test_downloads_of_snapshots_come_late_from_their_beginning(timeout: float) -> None:
+    """The next piece by more than a voter waits for its leader, or each by less (SN-05)."""
+    halted = [
+        one
+        for seed in range(100)
+        for one in draw_patterns(seed, BROKERS, CONTROLLERS, LOAD, fetch_timeout=timeout)
+        if one.moment and one.words
+    ]
+    assert {one.hosts for one in halted} == {(host,) for host in (*BROKERS, *CONTROLLERS)}
+    assert {one.moment.event for one in halted if one.moment} == {"snapshot_fetch"}
+    assert all(one.kind == "slow-link" and one.words["target"] == one.hosts[0] for one in halted)
+    assert not any(one.hosts[0] in str(one.words["to"]).split(", ") for one in halted)
+    latencies: dict[bool, list[float]] = {True: [], False: []}
+    for one in halted:
+        latencies[one.duration > 1.0].append(float(str(one.words["latency"])))
+    assert max(latencies[True]) < timeout <= min(latencies[False])
 
 
 def test_every_moment_is_an_event_that_nodes_trace() -> None:
