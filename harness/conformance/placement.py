@@ -53,7 +53,6 @@ async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect(address, f"whether the leader epoch rises from {epoch}", checked.leader_epoch > epoch, not preferred)
     came = await _elect(client, address, topic, number, UNCLEAN)
     expect_error(address, f"an unclean election, led by {checked.leader}", came, ErrorCode.ELECTION_NOT_NEEDED)
-    await _elect_everywhere(client, address, topic)
     none = [(number, None)]
     expect_error(
         address, "to cancel what is done", await _alter(client, address, topic, none),
@@ -124,29 +123,12 @@ async def _alter(
 async def _elect(
     client: ConformanceClient, address: Address, topic: CheckedTopic, number: int, kind: int = PREFERRED
 ) -> int:
-    response = await _elected(client, address, kind, [TopicPartitions(topic.name, [number])])
-    found = [part for one in response.replica_election_results for part in one.partition_result]
-    expect(address, "the topic-partitions of ElectLeaders", [one.partition_id for one in found], [number])
-    return found[0].error_code
-
-
-async def _elect_everywhere(client: ConformanceClient, address: Address, topic: CheckedTopic) -> None:
-    """A request for all topic-partitions makes every preferred replica lead; those that led already are left out."""
-    response = await _elected(client, address, PREFERRED, None)
-    for one in response.replica_election_results:
-        errors = [part.error_code for part in one.partition_result]
-        allowed = (ErrorCode.NONE, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-        expect(address, f"the errors of ElectLeaders for {one.topic}", set(errors) <= set(allowed), True)
-    await await_shown(client, topic)
-
-
-async def _elected(
-    client: ConformanceClient, address: Address, kind: int, named: list[TopicPartitions] | None
-) -> ElectLeadersResponse:
-    request = ElectLeadersRequest(kind, named, TIMEOUT_MS)
+    request = ElectLeadersRequest(kind, [TopicPartitions(topic.name, [number])], TIMEOUT_MS)
     response = await client.ask(address, request, ElectLeadersResponse, since=1)
     if response.error_code == ErrorCode.REQUEST_TIMED_OUT:
         # The broker's connection to the controller has ended meanwhile. To elect twice changes nothing.
         response = await client.ask(address, request, ElectLeadersResponse, since=1)
     expect(address, "the error of ElectLeaders", response.error_code, 0)
-    return response
+    found = [part for one in response.replica_election_results for part in one.partition_result]
+    expect(address, "the topic-partitions of ElectLeaders", [one.partition_id for one in found], [number])
+    return found[0].error_code

@@ -480,6 +480,8 @@ def test_a_leader_that_was_deposed_and_elected_again_may_acknowledge_before_it_k
     """
     cluster = allowed(10, 11)
     unclean_election(cluster)
+    for fenced in (1, -1):
+        cluster.decide(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, fenced=fenced), tell=("b2", "b3"))
     cluster.change(tell=("b2", "b3"), isr=[1], leader=1, leader_recovery_state=0)
     cluster.told(11, Completion(OK, offset=1, leader_epoch=2, node=1))
     cluster.sent(13)
