@@ -11,7 +11,8 @@ committed records without a sign. Source: KIP-107, Kafka's `retention.bytes`. As
   than `retention.bytes` without its first segment, to the byte if it has not changed for as long, and is empty if its
   last record has been too old for as long.
 
-Legal: a follower, whose start is that of its leader; a start that retention raised in a turn in which the replica was
+Legal: a follower, whose start is that of its leader; retention by settings that have changed since, as the broker does
+not know that yet (`worlds` seed 1022058); a start that retention raised in a turn in which the replica was
 also truncated, or in which its node died, since what it had then is not known any more: only the first look after the
 start of a node can tell of such a turn.
 """
@@ -29,6 +30,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.config import NodeConfig
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.replication.log_start import TO_HIGH_WATERMARK
 from squall.nodes.replication.replica import TopicPartitionReplica
@@ -134,7 +136,9 @@ class LogStarts(Rule):
         age = self._setting(process, replica.topic, "retention.ms")
         kept = self._bytes_of(replica)
         dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
-        if (limit >= 0 and kept >= limit) or (age >= 0 and self._all_too_old(turn, start, age)):
+        if any(
+            self._permits(turn, start, kept, image) for image in (self.cluster.images.newest_image, _own_image(turn))
+        ):
             if not is_first and turn.cut is None:
                 _check_left(turn, start)
             return
@@ -149,15 +153,18 @@ class LogStarts(Rule):
             + (f"; those before are kept for {age} ms" if age >= 0 else ""),
         )
 
+    def _permits(self, turn: ReplicaTurn, start: int, kept: int, image: MetadataImage | None) -> bool:
+        """Return whether retention by the settings of this image may raise the start, with so many bytes left."""
+        limit = _setting_in(image, turn.process, turn.replica.topic, "retention.bytes")
+        age = _setting_in(image, turn.process, turn.replica.topic, "retention.ms")
+        return (limit >= 0 and kept >= limit) or (age >= 0 and self._all_too_old(turn, start, age))
+
     def _bytes_of(self, replica: TopicPartitionReplica) -> int:
         return sum(len(content) for _, content in self.cluster.batches(replica, replica.end_offset))
 
     def _setting(self, process: SimProcess, topic: str, name: str) -> int:
         """Return a setting of a topic by the newest image, whichever node has it; else the default of this node."""
-        assert process.node is not None
-        image = self.cluster.images.newest_image
-        setting = None if image is None else image.topic_settings(topic).get(name)
-        return DEFAULTS[name](process.node.config) if setting is None else int(setting)
+        return _setting_in(self.cluster.images.newest_image, process, topic, name)
 
     def became_whole(self, now: int) -> None:
         self._whole_at = now
@@ -210,6 +217,17 @@ class LogStarts(Rule):
                 f"{replica.log.start_offset} to {replica.end_offset}, although all have been older than {age} ms for "
                 f"{since} ms",
             )
+
+
+def _own_image(turn: ReplicaTurn) -> MetadataImage | None:
+    node = turn.process.node
+    return None if node is None or node.broker is None else node.broker.image
+
+
+def _setting_in(image: MetadataImage | None, process: SimProcess, topic: str, name: str) -> int:
+    assert process.node is not None
+    setting = None if image is None else image.topic_settings(topic).get(name)
+    return DEFAULTS[name](process.node.config) if setting is None else int(setting)
 
 
 def _check_left(turn: ReplicaTurn, start: int) -> None:

@@ -10,8 +10,8 @@ request came or was sent, and when a poll completes that began after it. Legal:
   whose broker the leader's metadata show as unfenced since a moment after the request (seed 943603); one whose broker
   runs in an incarnation that the leader's metadata do not have: it may have lost its disk since (seed 986497);
 * a poll that began before the response arrived;
-* an answer by a broker that was fenced for the leader when the response came: it did not count, and brings its old log
-  start back until it has fetched from the leader;
+* an answer by a broker that was fenced for the leader when it answered: it did not count, and brings its old log start
+  back until it has fetched from the leader, or leads by an unclean election (seed 1022028);
 * anything after a declared loss, or of a topic created again under the name: that is another log. A leader that is
   deposed and does not know it may even delete records of the earlier log after the loss (seeds 908213, 908371).
 """
@@ -90,14 +90,14 @@ class DeletedRecords(Rule):
         if operation.f == DELETE_RECORDS and completion.log_start is not None:
             if promised.log.superseded(completion.leader_epoch, completion.log_start - 1):
                 return
-            alive = self._alive(completion.node)
+            alive = self._alive_since(event)
             if self.cluster.is_only_topic_of_its_name(operation.topic) and alive:
                 deletion = _Deletion(completion.log_start, event.completed, alive, promised.losses)
                 self._deletions.setdefault(id(promised), []).append(deletion)
                 if operation.topic is not None and operation.partition is not None:
                     name = self.cluster.names.get(completion.node or 0, "")
                     said = _Said(name, operation.topic, operation.partition, deletion.low_watermark)
-                    self._check_replicas(said, self._alive_since(event))
+                    self._check_replicas(said, alive)
         elif operation.f in (POLL, FINAL_POLL) and completion.offsets:
             self._check(event, promised)
 
@@ -142,13 +142,6 @@ class DeletedRecords(Rule):
         since_then = [one for one, since in self._active_since[name].items() if since < sent]
         node = self.cluster.processes[name].node
         return frozenset() if node is None or node.broker is None else self._known_to(node, since_then)
-
-    def _alive(self, node: int | None) -> frozenset[int]:
-        """Return the brokers that are unfenced in the image of this one; none if it has died since."""
-        found = None if node is None else self.cluster.running(node)
-        if found is None or found.broker is None:
-            return frozenset()
-        return self._known_to(found, [broker.id for broker in found.broker.image.brokers.values() if broker.active])
 
     def _check(self, event: Event, promised: Promised) -> None:
         operation, completion = event.operation, event.completion

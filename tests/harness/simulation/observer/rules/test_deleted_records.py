@@ -121,12 +121,15 @@ def test_an_answer_need_not_wait_for_a_broker_that_is_fenced_in_the_same_turn() 
 
 
 def test_a_broker_that_was_unfenced_after_the_request_may_not_have_counted() -> None:
-    """Seed 943603 of worlds: the leader answered while it was fenced."""
+    """Seed 943603 of worlds: the leader answered while it was fenced. So did seed 1022028, where it led later."""
     cluster = with_three()
     cluster.decide(FenceBrokerRecord(id=3, epoch=2))
     cluster.processes["b1"].now = NOW
     cluster.decide(UnfenceBrokerRecord(id=3, epoch=2))
     deletes(cluster, 2, on=("b1", "b2"))
+    polls(cluster, 1, 2, node=3)
+    with pytest.raises(InvariantBroken, match=r"^DP-16: "):
+        polls(cluster, 1, 2, node=2)
 
 
 def test_a_broker_that_is_down_deletes_later() -> None:

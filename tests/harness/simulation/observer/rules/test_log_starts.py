@@ -9,6 +9,7 @@ import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
+from squall.nodes.metadata.records import ConfigRecord
 from tests.harness.simulation.observer.observed import TOPIC, Cluster, batch
 
 SIZE = len(batch(0, 0, 10))
@@ -63,6 +64,16 @@ def test_a_follower_applies_retention_to_its_own_log() -> None:
     cluster.raise_start("b2", 1)
     with pytest.raises(InvariantBroken, match=r"^DP-18: .* the log of b3 begins at 2"):
         cluster.raise_start("b3", 2)
+
+
+def test_a_broker_applies_the_retention_that_it_knows() -> None:
+    """`worlds` seed 1022058: it had not heard for a second, and the setting was deleted meanwhile."""
+    cluster = with_four(retention_bytes=str(2 * SIZE))
+    deleted = ConfigRecord(resource_type=2, resource_name=TOPIC, name="retention.bytes", value=None)
+    cluster.decide(deleted, tell=("b1", "b3"))
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* b3 begins at 1 .* nothing limits"):
+        cluster.raise_start("b3", 1)
+    cluster.raise_start("b2", 2)
 
 
 def test_what_a_node_had_when_it_died_in_a_turn_is_not_known() -> None:
