@@ -54,6 +54,7 @@ from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Follower, Leader, Unattached
 from squall.nodes.raft.transitions import Quorum
+from squall.nodes.raft.voter_changes import VoterChanges
 from squall.nodes.raft.voters import VoterSet
 from squall.nodes.replication import replica as replica_module
 from squall.nodes.replication.fetch_session import FetchSession
@@ -776,6 +777,20 @@ def takes_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             serve(self, now)
 
     monkeypatch.setattr(Node, "_serve_data", wrong)
+
+
+def adds_itself_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum that was removed takes this for a change of its address, and adds itself again."""
+    write = VoterChanges._write_own_place
+
+    def wrong(self: VoterChanges, now: int) -> None:
+        local = self._core.local_voter()
+        if self._core.quorum.counts or local is None:
+            write(self, now)
+        elif self._refusal(None) is None:
+            self._begin(now, lambda error, why: None, self._voters.with_voter(local))
+
+    monkeypatch.setattr(VoterChanges, "_write_own_place", wrong)
 
 
 def announces_itself_to_voters_that_fetch(monkeypatch: pytest.MonkeyPatch) -> None:

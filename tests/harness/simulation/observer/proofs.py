@@ -722,6 +722,14 @@ PARTS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
+        QuorumVoters,
+        "VOTERS",
+        defects.adds_itself_again,
+        "worlds",
+        "test_quorum_rules::test_a_voter_may_be_removed_and_added_again_by_request",
+        seed=6,
+    ),
+    Proof(
         CountedMemory,
         "BUDGET",
         defects.counts_no_waiting_responses,

@@ -8,7 +8,7 @@ whoever truncates it counts by the set before.
 Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction of 2015. Asserted
 
 * in the turn in which a leader writes voters: they differ from the set before by at most one, which is committed, as is
-  a record of the leader's epoch;
+  a record of the leader's epoch; a new one was named by an AddRaftVoter that had arrived there;
 * when a leader says that voters were added or removed: the last record of voters in its log is committed;
 * when a leader says that a voter was added: when its record was written, the added node had fetched all that the
   leader's log had held when the request arrived (KIP-853). With a voter that lacks the log, less can be committed;
@@ -23,13 +23,14 @@ voters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum, requests_of, wire_keys
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -37,6 +38,7 @@ from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Follower, Leader
 
 Voters = frozenset[int]
+ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 
 
 class QuorumVoters(Rule):
@@ -57,6 +59,8 @@ class QuorumVoters(Rule):
         """By host and incarnation of leaders, the log's end after each turn that moved it, and the time of that."""
         self._fetched: dict[tuple[str, int], tuple[int, int, int]] = {}
         """Likewise the last record that adds a voter: its offset, the voter, and up to where that had fetched then."""
+        self._asked: dict[tuple[str, int], set[int]] = {}
+        """By host and incarnation, the voters that it was asked to add, and has not added since."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "high_watermark":
@@ -66,6 +70,11 @@ class QuorumVoters(Rule):
         node, offset = int(fields["node"]), int(fields["offset"])
         written = (offset, frozenset(fields["voters"]), self._committed.get(node, 0))
         self._new.setdefault(node, []).append(written)
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        for message in requests_of(process, ADDITIONS):
+            assert isinstance(message, AddRaftVoterRequest)
+            self._asked.setdefault((process.name, process.incarnation), set()).add(message.voter_id)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         with_quorum, response = node_of_quorum(node), None if request.answer is None else request.answer.response
@@ -123,18 +132,22 @@ class QuorumVoters(Rule):
         if not isinstance(role, Leader) or offset < role.epoch_start_offset or turn.before is None:
             return
         committed, wrong = max(turn.before[1], moved_to), ""
+        asked = self._asked.get((turn.process.name, turn.process.incarnation), set())
         if len(voters ^ before) > 1:
             wrong = f"which differ from {sorted(before)} by more than one"
         elif last >= committed:
             wrong = f"and the voters {sorted(before)} before, at offset {last}, are not committed"
         elif role.epoch_start_offset >= committed:
             wrong = f"and has committed nothing of its epoch, which begins at {role.epoch_start_offset}"
+        elif not voters - before <= asked:
+            wrong = f"and nobody has asked it to add {sorted(voters - before)}"
         if wrong:
             raise InvariantBroken(
                 "VOTERS",
                 f"{turn.process.name} leads quorum epoch {role.epoch} and writes the voters {sorted(voters)} at offset "
                 f"{offset}, {wrong}",
             )
+        asked -= voters
         for added in voters - before:
             progress = role.others.get(added)
             fetched = offset if progress is None else progress.end_offset

@@ -26,7 +26,7 @@ from squall.nodes.protocol.messages.vote import (
     VoteRequest,
     VoteResponse,
 )
-from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.protocol.requests.session import Answer, ClientSession, ServerRequest
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, ReplicaProgress, Unattached
@@ -290,6 +290,10 @@ def test_what_is_committed_has_been_compared() -> None:
 # -- voters ---------------------------------------------------------------------------------------------------------
 
 
+def received(now: int, connection: int, frame: bytes) -> None:
+    """The input of a node that this test gives; the observer knows it by its name."""
+
+
 class Written:
     """C1 leads from offset 8 on, knows `committed`, and has the voters 1 and 2 at offset 1."""
 
@@ -299,6 +303,13 @@ class Written:
         self.committed = committed
         self.writes(1, 1, 2)
         self.quorum.leads(1)
+        self.is_asked_to_add(3)
+
+    def is_asked_to_add(self, voter: int) -> None:
+        process = self.quorum.processes[1]
+        frame = b"".join(ClientSession("admin").send_only(AddRaftVoterRequest(voter_id=voter), 0))
+        process.last_inputs = [(received, (7, frame))]
+        self.rule.turned(process, self.quorum.nodes[1])  # type: ignore[arg-type]
 
     def writes(self, offset: int, *voters: int, cut: int | None = None, counts: tuple[int, ...] = ()) -> None:
         self.rule.traced("voters", {"node": 1, "offset": offset, "voters": list(voters)})
@@ -318,6 +329,26 @@ class Written:
 
 def test_one_voter_more_after_a_record_of_the_epoch_is_legal() -> None:
     Written(9).writes(10, 1, 2, 3)
+
+
+def test_a_voter_whom_nobody_has_asked_to_add_is_none() -> None:
+    """So is one that was removed, and that nobody has asked to add again."""
+    written = Written(12)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 10, and nobody has asked it to add \[4\]"):
+        written.writes(10, 1, 2, 4)
+    again = Written(12)
+    again.writes(10, 1, 2, 3)
+    again.writes(11, 1, 2)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 12, and nobody has asked it to add \[3\]"):
+        again.writes(12, 1, 2, 3)
+
+
+def test_a_voter_may_be_removed_and_added_again_by_request() -> None:
+    written = Written(12)
+    written.writes(10, 1, 2, 3)
+    written.writes(11, 1, 2)
+    written.is_asked_to_add(3)
+    written.writes(12, 1, 2, 3)
 
 
 def test_before_a_record_of_the_epoch_is_committed_voters_stay() -> None:
