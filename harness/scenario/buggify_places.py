@@ -55,7 +55,7 @@ WORLD_PLACES: dict[str, Place] = by_name(
     Place(
         "responses-not-taken",
         "a client or a node takes no responses from a connection for 1 to 200 ms, and the host tells the node",
-        "a peer reads when it likes; the node keeps its next requests for so long",
+        "a peer reads when it likes; the node serves its next requests after that",
         "CL-24",
         0.02,
     ),

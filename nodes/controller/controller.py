@@ -106,8 +106,9 @@ class _Unfinished:
     records: Iterator[Record | None]
     most: int
     """Records in a turn."""
-    pauses: int
-    due: int
+    pauses: int = 0
+    """How often the controller still waits between two turns."""
+    due: int = 0
     """When the next are written."""
     request: ServerRequest | None = None
     response: Message | None = None
@@ -269,10 +270,8 @@ class QuorumController:
         if unfinished is not None:
             if now < unfinished.due:
                 return
-            self._write_part(now, unfinished.records, unfinished.most, unfinished.pauses)
+            self._write_part(now, unfinished)
             if self._unfinished is not None:
-                unfinished.due, unfinished.pauses = self._unfinished.due, self._unfinished.pauses
-                self._unfinished = unfinished
                 return
             if unfinished.request is not None and unfinished.response is not None:
                 self._park(unfinished.request, unfinished.response, wrote=True)
@@ -343,16 +342,19 @@ class QuorumController:
             self._append(now, records)
             return
         if self._buggify.happens("decision-split"):
-            self._write_part(now, iter(records), SPLIT_RECORDS, SPLIT_PAUSES)
+            self._write_part(now, _Unfinished(iter(records), SPLIT_RECORDS, SPLIT_PAUSES))
         else:
-            self._write_part(now, iter(records), self.config.records_max, 0)
+            self._write_part(now, _Unfinished(iter(records), self.config.records_max))
 
-    def _write_part(self, now: int, rest: Iterator[Record | None], most: int, pauses: int) -> None:
+    def _write_part(self, now: int, decision: _Unfinished) -> None:
+        """Write the next records of a decision; keep the rest, if there may be any."""
         self._unfinished = None
-        batch = list(islice(rest, most))
+        batch = list(islice(decision.records, decision.most))
         self._append(now, [one for one in batch if one is not None])
-        if len(batch) == most:
-            self._unfinished = _Unfinished(rest, most, max(0, pauses - 1), now + (SPLIT_PAUSE if pauses else 0))
+        if len(batch) == decision.most:
+            decision.due = now + (SPLIT_PAUSE if decision.pauses else 0)
+            decision.pauses = max(0, decision.pauses - 1)
+            self._unfinished = decision
 
     def _append(self, now: int, records: Sequence[Record]) -> None:
         """Append one batch, or several if the records are too many for one."""

@@ -504,9 +504,9 @@ class Simulation:
                 faults = draw_swarm(seed, *nodes, load, operated, switched=switched, has_ensemble=ensemble, kinds=kinds)
                 if self.moments is not None:
                     dynamic = self.scenario.cluster.dynamic_voters
-                    waits = int(self.scenario.cluster.config["controller.quorum.fetch.timeout.ms"]) / 1_000
+                    fetch_timeout = int(self.scenario.cluster.config["controller.quorum.fetch.timeout.ms"]) / 1_000
                     faults += draw_patterns(
-                        seed, *nodes, load, dynamic_voters=dynamic, topics=tuple(operated), fetch_timeout=waits
+                        seed, *nodes, load, dynamic_voters=dynamic, topics=tuple(operated), fetch_timeout=fetch_timeout
                     )
                     switchable = keeps_eligible_leaders(self.scenario)
                     faults += draw_outdated(seed, *nodes, load, operated, switched=switchable)

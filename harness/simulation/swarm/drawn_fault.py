@@ -52,5 +52,5 @@ class SwarmFault:
     def __str__(self) -> str:
         more = ", ".join(f"{key} {value}" for key, value in self.words.items() if key not in ("fault", "target"))
         told = f"{self.at:7.3f} s  {self.kind:22} {', '.join(self.hosts):12} for {self.duration:.3f} s"
-        more = str(self.moment) if self.moment else more
+        more = ", ".join(one for one in (str(self.moment or ""), more) if one)
         return f"{told}  {more}" if more else told

@@ -4,8 +4,8 @@ A leader of the quorum is *unfollowed* while no controller's fetch reaches anoth
 brokers ask for, commits nothing of it, and gives way to another leader, so that logs diverge. A change of an ISR is
 *undecided* while the controller's answers to the leader are held or lost, often while the leader gets no metadata
 either, and meanwhile members fall behind or come back. An administrator's write is *unanswered* if the answer is lost
-on its way to the broker that has forwarded it. A download of a snapshot *halts* if its pieces come late: one
-by more than a voter waits for its leader, or each by less, so that all of it takes longer than that.
+on its way to the broker that has forwarded it. A download of a snapshot *halts* if its pieces come late:
+one by more than a voter waits for its leader, or each by less, so that all of it takes longer than that.
 
 Each seed draws whether it has any of each, from a random stream of its own (`patterns.py`).
 """

@@ -132,8 +132,7 @@ class LogStarts(Rule):
         asked = self._asked.get((replica.topic, replica.partition), -1)
         if start <= asked:
             return
-        limit = self._setting(process, replica.topic, "retention.bytes")
-        age = self._setting(process, replica.topic, "retention.ms")
+        limit, age = _retention_in(self.cluster.images.newest_image, turn)
         kept = self._bytes_of(replica)
         dying = is_first and self._unclear.get(process.name) == process.incarnation - 1
         if any(
@@ -155,8 +154,7 @@ class LogStarts(Rule):
 
     def _permits(self, turn: ReplicaTurn, start: int, kept: int, image: MetadataImage | None) -> bool:
         """Return whether retention by the settings of this image may raise the start, with so many bytes left."""
-        limit = _setting_in(image, turn.process, turn.replica.topic, "retention.bytes")
-        age = _setting_in(image, turn.process, turn.replica.topic, "retention.ms")
+        limit, age = _retention_in(image, turn)
         return (limit >= 0 and kept >= limit) or (age >= 0 and self._all_too_old(turn, start, age))
 
     def _bytes_of(self, replica: TopicPartitionReplica) -> int:
@@ -222,6 +220,13 @@ class LogStarts(Rule):
 def _own_image(turn: ReplicaTurn) -> MetadataImage | None:
     node = turn.process.node
     return None if node is None or node.broker is None else node.broker.image
+
+
+def _retention_in(image: MetadataImage | None, turn: ReplicaTurn) -> tuple[int, int]:
+    """Return `retention.bytes` and `retention.ms` of the replica's topic by this image."""
+    topic = turn.replica.topic
+    size = _setting_in(image, turn.process, topic, "retention.bytes")
+    return size, _setting_in(image, turn.process, topic, "retention.ms")
 
 
 def _setting_in(image: MetadataImage | None, process: SimProcess, topic: str, name: str) -> int:

@@ -1,12 +1,12 @@
-"""IDLE: in a whole cluster without clients, nodes refuse one another nothing, and no leader announces itself.
+"""IDLE: in a whole cluster without clients, no node answers another with an error, and no leader announces itself.
 
 A node that asks in vain tries again, and one that says what the other knows is answered with success: nothing of it
 breaks a promise or makes an operation late. Under faults each such request may have a cause. When all faults are over,
 the cluster is whole and no client asks anything, there is none. Asserted for every request that a node receives then:
 
 * no answer to another node contains an error;
-* a leader of the quorum sends no BeginQuorumEpoch to voters that fetch (QC-11). They do, at least every half of the
-  fetch timeout, where the leader holds a fetch for shorter by `WAIT_MARGIN`.
+* a leader of the quorum sends no BeginQuorumEpoch to voters that fetch (QC-11). They fetch in time, if the leader holds
+  a fetch for less than half of the fetch timeout, by `WAIT_MARGIN`.
 
 Legal: an announcement of a leader that holds fetches for half of the fetch timeout, since that is short: the next fetch
 comes a little too late. One of a leader that pushes records: it gets no fetches. A request from before that time. An
@@ -32,6 +32,7 @@ from squall.nodes.protocol.schema import Message, fields_of
 from squall.nodes.raft.config import FETCH_MAX_WAIT
 
 SETTLING: Final = MICROSECONDS
+"""How long after a change of a leader or of members an error is legal, in microseconds."""
 WAIT_MARGIN: Final = MICROSECONDS // 4
 """How much longer than a fetch waits half the fetch timeout is, in microseconds, so that no announcement is due."""
 

@@ -140,7 +140,7 @@ class QuorumVoters(Rule):
         elif role.epoch_start_offset >= committed:
             wrong = f"and has committed nothing of its epoch, which begins at {role.epoch_start_offset}"
         elif not voters - before <= asked:
-            wrong = f"and nobody has asked it to add {sorted(voters - before)}"
+            wrong = f"and no AddRaftVoter for {sorted(voters - before)} has arrived there"
         if wrong:
             raise InvariantBroken(
                 "VOTERS",

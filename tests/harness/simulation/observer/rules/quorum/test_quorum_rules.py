@@ -331,15 +331,15 @@ def test_one_voter_more_after_a_record_of_the_epoch_is_legal() -> None:
     Written(9).writes(10, 1, 2, 3)
 
 
-def test_a_voter_whom_nobody_has_asked_to_add_is_none() -> None:
-    """So is one that was removed, and that nobody has asked to add again."""
+def test_a_leader_adds_only_voters_for_whom_a_request_has_arrived() -> None:
+    """A voter that was removed needs another request."""
     written = Written(12)
-    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 10, and nobody has asked it to add \[4\]"):
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 10, and no AddRaftVoter for \[4\] has arrived"):
         written.writes(10, 1, 2, 4)
     again = Written(12)
     again.writes(10, 1, 2, 3)
     again.writes(11, 1, 2)
-    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 12, and nobody has asked it to add \[3\]"):
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: .* at offset 12, and no AddRaftVoter for \[3\] has arrived"):
         again.writes(12, 1, 2, 3)
 
 
