@@ -72,9 +72,11 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
+from squall.harness.simulation.observer.rules.storage.opened_logs import OpenedLogs
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.storage.retained_metadata import RetainedMetadata
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
@@ -150,6 +152,8 @@ RULES: tuple[type[Rule], ...] = (
     RecoveredNames,
     OpenFiles,
     IndexFiles,
+    OpenedLogs,
+    HostedDirectories,
     RetainedMetadata,
     RecoveredCluster,
     CalmCluster,

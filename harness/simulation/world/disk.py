@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from squall.harness.simulation.world.buggify import SeededBuggify
 
@@ -81,6 +81,14 @@ class DiskSpeed:
     sync: int = 300
     stall: int = 20_000
     stall_probability: float = 0.002
+
+
+class Read(NamedTuple):
+    """A read of a file: `length` bytes from `position` on were asked for."""
+
+    path: str
+    position: int
+    length: int
 
 
 class _Content:
@@ -214,6 +222,8 @@ class SimFile:
 
     def read(self, offset: int, length: int) -> bytes:
         self._disk.charge("read", length, self._content)
+        if self._disk.reads is not None:
+            self._disk.reads.append(Read(self.path, offset, length))
         return bytes(memoryview(self._content.data)[offset : offset + length])
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
@@ -256,6 +266,10 @@ class SimDisk:
         self.keeps_promises = True
         """Whether no fault has wiped this disk or made it pretend to sync. A power loss alone breaks no promise."""
         self.buggify: SeededBuggify | None = None
+        self.reads: list[Read] | None = None
+        """What has been read since a list was put here."""
+        self.read_at_start: list[Read] = []
+        """What the disk's process, or the last one, read of its files while it started."""
         self._rng = rng
         self._cost = 0
         self._slowness = 0
@@ -288,6 +302,15 @@ class SimDisk:
             yield
         finally:
             self.in_use, self._cost, self._slowness = before
+
+    @contextmanager
+    def reads_noted(self) -> Iterator[list[Read]]:
+        """Note all reads meanwhile."""
+        before, self.reads = self.reads, []
+        try:
+            yield self.reads
+        finally:
+            self.reads = before
 
     @property
     def is_slow(self) -> bool:

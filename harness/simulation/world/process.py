@@ -197,9 +197,10 @@ class SimProcess:
         self.disk.in_use = True
         self.disk.note_start()
         try:
-            self.node = self._factory(
-                disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
-            )
+            with self.disk.reads_noted() as self.disk.read_at_start:
+                self.node = self._factory(
+                    disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
+                )
         except CrashNow:
             self._struck()
             return

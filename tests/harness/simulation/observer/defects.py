@@ -827,6 +827,21 @@ def indexes_the_offset_after_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "_add_sparse", wrong)
 
 
+def starts_without_its_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that starts reads all headers of its logs, and no offset index."""
+    monkeypatch.setattr(Segment, "_load_index", lambda self: 0)
+
+
+def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has caught up keeps the logs that no topic-partition has claimed."""
+    monkeypatch.setattr(LogManager, "retire_strays", lambda self: None)
+
+
+def asks_late_to_be_unfenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fenced broker that has become ready waits for its regular heartbeat."""
+    monkeypatch.setattr(Lifecycle, "metadata_applied", lambda self, now: None)
+
+
 def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that writes the indexes of a segment leaves their files open."""
 

@@ -327,6 +327,7 @@ class HandMadeProcess:
             lifecycle=SimpleNamespace(
                 epoch=epoch if self.incarnation == 1 else -1,
                 incarnation_id=incarnation_id(self.node_id, self.incarnation),
+                is_fenced=False,
             ),
             applied_offset=self.applied_offset,
             parked=[],

@@ -84,9 +84,11 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
+from squall.harness.simulation.observer.rules.storage.opened_logs import OpenedLogs
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
 from squall.harness.simulation.observer.rules.storage.retained_metadata import RetainedMetadata
 from squall.harness.simulation.observer.rules.storage.segment_bounds import SegmentBounds
@@ -609,6 +611,22 @@ PROOFS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
+        OpenedLogs,
+        "INDEX",
+        defects.starts_without_its_indexes,
+        "worlds",
+        "test_opened_logs::test_batches_after_an_older_snapshot_of_the_producers_are_read",
+        seed=1,
+    ),
+    Proof(
+        HostedDirectories,
+        "HOSTED",
+        defects.puts_no_strays_aside,
+        "worlds",
+        "test_hosted_directories::test_a_directory_that_was_put_aside_may_stay",
+        seed=1,
+    ),
+    Proof(
         RetainedMetadata,
         "SN-07",
         defects.keeps_metadata_of_any_size,
@@ -735,6 +753,14 @@ PARTS: tuple[Proof, ...] = (
         defects.counts_no_waiting_responses,
         "worlds",
         "test_counted_memory::test_a_response_that_waits_counts_with_its_size",
+    ),
+    Proof(
+        ReadyBrokers,
+        "BL-02",
+        defects.asks_late_to_be_unfenced,
+        "worlds",
+        "test_ready_brokers::test_a_broker_whose_heartbeat_is_under_way_or_that_stops_may_wait",
+        seed=1,
     ),
     Proof(
         RecoveredCluster,
