@@ -75,6 +75,7 @@ from squall.harness.simulation.observer.rules.storage.durable_claims import Dura
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
+from squall.harness.simulation.observer.rules.storage.needless_syncs import NeedlessSyncs
 from squall.harness.simulation.observer.rules.storage.open_files import OpenFiles
 from squall.harness.simulation.observer.rules.storage.opened_logs import OpenedLogs
 from squall.harness.simulation.observer.rules.storage.recovered_names import RecoveredNames
@@ -154,6 +155,7 @@ RULES: tuple[type[Rule], ...] = (
     IndexFiles,
     OpenedLogs,
     HostedDirectories,
+    NeedlessSyncs,
     RetainedMetadata,
     RecoveredCluster,
     CalmCluster,

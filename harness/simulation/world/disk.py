@@ -95,14 +95,16 @@ class _Content:
     """One inode.
 
     `durable` bytes from the front are safe; `undone` is the durable tail that an un-synced truncation removed. `ends`
-    are the sizes after each write that was not synced, as far as the file was not cut below them since.
+    are the sizes after each write that was not synced, as far as the file was not cut below them since. `synced_by` is
+    the number of the process that has synced it since the last change, -1 if none has.
     """
 
-    __slots__ = ("data", "durable", "ends", "undone")
+    __slots__ = ("data", "durable", "ends", "synced_by", "undone")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = 0
+        self.synced_by = -1
         self.ends: list[int] = []
         self.undone: bytes | None = None
 
@@ -110,8 +112,10 @@ class _Content:
         for chunk in chunks:
             self.data += chunk
         self.ends.append(len(self.data))
+        self.synced_by = -1
 
     def truncate(self, size: int) -> None:
+        self.synced_by = -1
         if size < self.durable:
             cut = bytes(self.data[size : self.durable])
             self.undone = cut + self.undone if self.undone is not None else cut
@@ -241,7 +245,9 @@ class SimFile:
         self._content.truncate(size)
 
     def sync(self) -> None:
-        if self._disk.charge_sync("fsync", self._content):
+        is_durable = self._disk.charge_sync("fsync", self._content)
+        self._disk.note_sync(self.path, self._content)
+        if is_durable:
             self._content.sync()
 
     def close(self) -> None:
@@ -279,6 +285,8 @@ class SimDisk:
         self._left: list[tuple[str, _NameChanges]] = []
         self._open: dict[str, SimFile] = {}
         self._misused: list[str] = []
+        self._needless: list[str] = []
+        self._processes = 0
         self._disturbances: dict[str, Disturbance] = {}
 
     # -- cost and death ---------------------------------------------------------------------------------------
@@ -456,7 +464,9 @@ class SimDisk:
         return None if found is None else bytes(found.data)
 
     def note_start(self) -> None:
-        """Note that another process begins to use this disk: see `names_left` and `open_files`."""
+        """Note that another process begins to use this disk: see `names_left`, `open_files` and `needless_syncs`."""
+        self._processes += 1
+        self._needless.clear()
         self._left = list(self._pending)
         self._open.clear()
         self._misused.clear()
@@ -478,6 +488,18 @@ class SimDisk:
         So no file may be opened a second time, renamed, replaced or removed while it is open.
         """
         return list(self._misused)
+
+    def note_sync(self, path: str, content: _Content) -> None:
+        """Note that a file is synced; see `needless_syncs`."""
+        if not self.in_use:
+            return
+        if content.synced_by == self._processes:
+            self._needless.append(path)
+        content.synced_by = self._processes
+
+    def needless_syncs(self) -> list[str]:
+        """Return the files that the disk's process, or the last one, has synced twice without a change between."""
+        return list(self._needless)
 
     def durable_bytes(self, path: str) -> int:
         """Return how many bytes of a file survive any power loss: none if its name may be lost."""

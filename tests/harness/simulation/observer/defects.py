@@ -837,6 +837,11 @@ def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogManager, "retire_strays", lambda self: None)
 
 
+def syncs_what_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush syncs all segments of a log, whether or not they have changed."""
+    monkeypatch.setattr(Segment, "sync", lambda self: self.file.sync())
+
+
 def asks_late_to_be_unfenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fenced broker that has become ready waits for its regular heartbeat."""
     monkeypatch.setattr(Lifecycle, "metadata_applied", lambda self, now: None)

@@ -60,7 +60,7 @@ class OpenedLogs(Rule):
 
     def died(self, process: SimProcess) -> None:
         self._left.pop(process.name, None)
-        if process.running or not _has_kept_all(process.disk):
+        if not _has_kept_all(process.disk):
             return
         with process.disk.at_no_cost():
             left = self._left[process.name] = list(_indexed(process.disk, trusts_all=process.how_it_ended == "stopped"))

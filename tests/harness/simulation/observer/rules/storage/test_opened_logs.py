@@ -36,7 +36,7 @@ class Host:
         for time in TIMES:
             log.append_as_leader(build_batch([Record(timestamp=time, value=b"v")] * 2), 1, 0)
         log.close()
-        self.process: Any = SimpleNamespace(name="b1", how_it_ended="stopped", running=False, disk=self.disk)
+        self.process: Any = SimpleNamespace(name="b1", how_it_ended="stopped", disk=self.disk)
         self.rule = OpenedLogs(SimpleNamespace())  # type: ignore[arg-type]
 
     def stops(self) -> None:
