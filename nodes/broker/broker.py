@@ -74,7 +74,7 @@ class Broker:
         self._apply_at = 0
         """When metadata is applied again, where `buggify` delays it; else 0."""
         self.replicas = Replicas(
-            config, self.image, self._progress,
+            config, self.image, self._progress, lambda: self.lifecycle.registered_epoch,
             disk=disk, clock=clock, trace=trace, now=now, mutants=mutants, buggify=buggify,
         )  # fmt: skip
         self.lifecycle = Lifecycle(

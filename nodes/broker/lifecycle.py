@@ -102,6 +102,8 @@ class Lifecycle:
     ) -> None:
         self.state = BrokerState.FENCED
         self.epoch = NO_EPOCH
+        self.registered_epoch = NO_EPOCH
+        """The last epoch that the controller has given to this incarnation, whether or not it still holds."""
         self.is_fenced = True
         self.incarnation_id = random_id(rng)
         self.requests: list[OutboundRequest] = []
@@ -112,7 +114,6 @@ class Lifecycle:
         self._notify = notify
         self._applied = applied
         self._previous_epoch = previous_epoch
-        self._newest_epoch = previous_epoch
         self._under_way = False
         self._due = now
         self._give_up_at = now + config.registration_timeout
@@ -153,7 +154,7 @@ class Lifecycle:
         An incarnation that stops before it is registered has not changed the logs, so the previous incarnation's proof
         still holds.
         """
-        return self._newest_epoch
+        return self._previous_epoch if self.registered_epoch == NO_EPOCH else self.registered_epoch
 
     def tick(self, now: int) -> None:
         if now >= self._shut_down_at and self.is_pending_shutdown:
@@ -234,7 +235,7 @@ class Lifecycle:
         """Take what the controller says of the registration. Raises RegistrationRefused."""
         error = response.error_code
         if error == ErrorCode.NONE:
-            self.epoch = self._newest_epoch = response.broker_epoch
+            self.epoch = self.registered_epoch = response.broker_epoch
             self._due = now if self.is_ready else now + self._config.heartbeat_interval
             self._trace.event("broker_registered", broker=self._config.node_id, epoch=self.epoch)
             return

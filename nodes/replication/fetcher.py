@@ -103,7 +103,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         mutants: Mutants = HEALTHY,
     ) -> None:
-        """`broker_epoch` returns this broker's current epoch, -1 before it is registered (KIP-903)."""
+        """`broker_epoch` returns this broker's last epoch, -1 before it is first registered (KIP-903)."""
         self.broker = broker
         self.leader = leader
         self.requests: list[OutboundRequest] = []

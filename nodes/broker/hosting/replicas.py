@@ -14,7 +14,7 @@ safe: a new leader starts lower and rises as followers report.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from squall.nodes.broker.hosting.config import BrokerConfig
@@ -66,6 +66,10 @@ class Replicas:
 
     `isr_wanted` holds the topic-partitions whose leader has an ISR change to send, for the ISR sender. `previous_epoch`
     is the broker epoch under which the last incarnation stopped cleanly, -1 if it did not (FD-03).
+
+    Fetches name the epoch that `own_epoch` returns: the last one that this incarnation was given, also while metadata
+    has no registration of this broker. A fetch that named none would let the leader add whatever incarnation comes next
+    to the ISR (KIP-903).
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Replicas:
         config: BrokerConfig,
         image: MetadataImage,
         progress: TurnChanges,
+        own_epoch: Callable[[], int],
         *,
         disk: Disk,
         clock: WallClock,
@@ -89,6 +94,7 @@ class Replicas:
         self._trace = trace
         self._mutants = mutants
         self._buggify = buggify
+        self._own_epoch = own_epoch
         self._view = ImageView(image)
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
@@ -303,10 +309,6 @@ class Replicas:
                 mutants=self._mutants,
             )
         return found
-
-    def _own_epoch(self) -> int:
-        epoch = self._view.broker_epoch(self._config.node_id)
-        return -1 if epoch is None else epoch
 
     def _remove(self, topic_id: bytes, number: int) -> None:
         """This broker no longer hosts the topic-partition: forget it, delete its log, wake the parked requests."""

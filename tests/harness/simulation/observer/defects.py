@@ -437,7 +437,12 @@ def begins_an_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fetches_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker's fetches name no broker epoch, as those of brokers before KIP-903."""
-    monkeypatch.setattr(Replicas, "_own_epoch", lambda self: -1)
+    begin = ReplicaFetcher.__init__
+
+    def wrong(self: ReplicaFetcher, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **{**options, "broker_epoch": lambda: -1})
+
+    monkeypatch.setattr(ReplicaFetcher, "__init__", wrong)
 
 
 def trusts_the_time_index_alone(monkeypatch: pytest.MonkeyPatch) -> None:

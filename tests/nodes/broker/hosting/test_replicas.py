@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.nodes.broker.hosting.log_manager import STRAY
 from squall.nodes.broker.hosting.replicas import LOGS_IN_A_TURN
-from squall.nodes.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from squall.nodes.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, UnregisterBrokerRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -103,6 +103,17 @@ def test_a_follower_appends_what_it_fetched_and_follows_the_high_watermark(world
     answer = FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id("t"), partitions=[part])])
     request.complete(world.now, answer)
     assert (replica.end_offset, replica.high_watermark) == (1, 1)
+
+
+def test_a_follower_whose_registration_is_gone_names_the_epoch_that_it_had(world: World) -> None:
+    """KIP-903 (`worlds` 1023012): without an epoch, the leader could add another incarnation to the ISR by this fetch."""
+    world.create("t", leader=OTHER)
+    epoch = world.broker.image.brokers[OWN].epoch
+    request, first = world.asked(FetchRequest)
+    world.commit(UnregisterBrokerRecord(broker_id=OWN, broker_epoch=epoch))
+    request.complete(world.now, FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id("t"))]))
+    _, second = world.asked(FetchRequest, after=SECOND)
+    assert [one.replica_state.replica_epoch for one in (first, second)] == [epoch, epoch]
 
 
 def test_history_before_the_own_registration_is_not_lived_through_again() -> None:
