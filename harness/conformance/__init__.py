@@ -13,6 +13,7 @@ client asks all of it and compares each response with what must follow from the 
 * `quorum.py`         Vote and its kind: what a controller must refuse
 * `topics.py`         CreateTopics, CreatePartitions, DeleteTopics
 * `settings.py`       DescribeConfigs, IncrementalAlterConfigs, UpdateFeatures
+* `effects.py`        settings of a topic, by what its leaders do
 * `records.py`        Produce, InitProducerId, Fetch with and without sessions
 * `promptness.py`     Produce and Fetch: answered as soon as they can be, and not when a timer ends
 * `offsets.py`        ListOffsets, OffsetForLeaderEpoch, DeleteRecords

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from squall.harness.conformance import (
     api_versions,
     descriptions,
+    effects,
     offsets,
     placement,
     promptness,
@@ -35,6 +36,7 @@ PARTS: tuple[Part, ...] = (
     topics.more_partitions,
     settings.described,
     settings.altered,
+    effects.stamped,
     settings.features,
     records.refused_batches,
     records.unacknowledged,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from squall.harness.conformance.client import NEWEST, Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import (
     CONSUMER,
@@ -27,6 +29,7 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -36,7 +39,7 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
 )
 
 EARLIEST, LARGEST, NO_MEANING = -2, -3, -99
-LARGEST_SINCE = 7
+LARGEST_SINCE, LEADER_EPOCHS_SINCE = 7, 7
 EPOCH_ERRORS_SINCE = 2
 NONE_SUCH = (-1, -1)
 TIMEOUT_MS = 5000
@@ -60,6 +63,7 @@ async def listed(client: ConformanceClient, topic: CheckedTopic) -> None:
         await _expect_offset(client, topic, number, timestamp, first_from(kept, timestamp))
     if await client.serves(address, ApiKey.LIST_OFFSETS, EPOCHS_SINCE - 1):
         await _listed_for_old_clients(client, topic, number)
+        await client.settled(partial(_listed_elsewhere_for_old_clients, client))
     await _refused(client, topic, number)
     asked = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(topic.name, [_at_end(number), _at_end(number)])])
     twice = await client.ask(address, asked, ListOffsetsResponse, since=EPOCHS_SINCE)
@@ -73,6 +77,26 @@ async def _listed_for_old_clients(client: ConformanceClient, topic: CheckedTopic
     (came,) = await _list(client, address, topic, [_at_end(number)], since=1, until=EPOCHS_SINCE - 1)
     told = (came.error_code, came.offset)
     expect(address, f"the end of {topic.name}-{number} for old clients", told, (0, topic.partitions[number].end))
+
+
+async def _listed_elsewhere_for_old_clients(client: ConformanceClient) -> None:
+    """So it is with each topic-partition of the cluster: if one has changed its leader, it is asked for."""
+    address = client.any_broker()
+    shown = await client.ask(address, MetadataRequest(topics=None), MetadataResponse, since=LEADER_EPOCHS_SINCE)
+    addresses = {one.node_id: (one.host, one.port) for one in shown.brokers}
+    led = [
+        (topic.name or "", part.partition_index, part.leader_id)
+        for topic in shown.topics
+        for part in topic.partitions
+        if part.leader_epoch > 0 and part.leader_id in addresses
+    ]
+    if not led:
+        return
+    name, number, leader = client.rng.choice(led)
+    asked = ListOffsetsRequest(CONSUMER, 0, [ListOffsetsTopic(name, [_at_end(number)])])
+    came = await client.ask(addresses[leader], asked, ListOffsetsResponse, since=1, until=EPOCHS_SINCE - 1)
+    codes = {part.error_code for one in came.topics for part in one.partitions}
+    expect(addresses[leader], f"the errors of the end of {name}-{number} for old clients", codes, {0})
 
 
 def first_from(records: list[Appended], timestamp: int) -> tuple[int, int, int, int]:

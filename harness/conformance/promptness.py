@@ -65,7 +65,7 @@ async def _finished(fetch: asyncio.Task[PartitionData]) -> None:
     await asyncio.wait([fetch])
 
 
-async def _seconds(action: Awaitable[None]) -> float:
+async def _seconds(action: Awaitable[object]) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await action

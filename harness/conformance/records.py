@@ -7,7 +7,7 @@ have one right answer each (`offsets.py`).
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import Appended, CheckedTopic
@@ -68,12 +68,17 @@ async def append(client: ConformanceClient, topic: CheckedTopic, number: int) ->
     await client.settled(lambda: _read_all(client, topic, number))
 
 
-async def send(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
-    """Append a batch, acknowledged by all in-sync replicas."""
+async def send(client: ConformanceClient, topic: CheckedTopic, number: int) -> int:
+    """Append a batch, acknowledged by all in-sync replicas. Return the time by which the leader stamped it, else -1."""
     address, records = topic.leader_of(number), _new_records(client, topic, number)
     base = _will_append(client, topic, number, records)
     answer = await _answer(client, address, _produce(topic, number, build_batch(records)))
-    _expect_appended(address, topic, number, answer, base)
+    stamp = answer.log_append_time_ms
+    _expect_appended(address, topic, number, answer, base, stamp)
+    if stamp >= 0:
+        known = topic.partitions[number].records
+        known[-len(records) :] = [replace(one, timestamp=stamp) for one in known[-len(records) :]]
+    return stamp
 
 
 async def _read_all(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
@@ -317,11 +322,11 @@ async def _answer(client: ConformanceClient, address: Address, request: ProduceR
 
 
 def _expect_appended(
-    address: Address, topic: CheckedTopic, number: int, answer: PartitionProduceResponse, base: int
+    address: Address, topic: CheckedTopic, number: int, answer: PartitionProduceResponse, base: int, stamp: int = -1
 ) -> None:
     expect_error(address, f"a batch for {topic.name}-{number}", answer.error_code, ErrorCode.NONE)
     told = (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
-    expected = (base, -1, topic.partitions[number].start)
+    expected = (base, stamp, topic.partitions[number].start)
     expect(address, f"offset, time and log start of a batch for {topic.name}-{number}", told, expected)
 
 

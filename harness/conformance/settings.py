@@ -104,6 +104,17 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
         await await_settings(client, topic)
 
 
+async def alter(client: ConformanceClient, topic: CheckedTopic, name: str, value: str | None) -> None:
+    """Give a topic a setting, or take it away, and wait until every broker shows that."""
+    address = client.any_broker()
+    wanted = [AlterableConfig(name, DELETE if value is None else SET, value)]
+    expect_error(address, f"to alter {wanted}", await _alter(client, address, topic.name, wanted), ErrorCode.NONE)
+    topic.settings.pop(name, None)
+    if value is not None:
+        topic.settings[name] = value
+    await await_settings(client, topic)
+
+
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     """An update of an unknown feature is refused, and so is the one beside it; one to the present level is accepted."""
     address = client.any_broker()

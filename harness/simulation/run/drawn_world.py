@@ -45,6 +45,9 @@ FROM_0: Final = 0.25
 CREATED_WHEN_ASKED: Final = 0.15
 """The share of worlds in which brokers create a topic when a client asks for it (`asked_topics.py`)."""
 AUTO_CREATE: Final = "auto.create.topics.enable"
+REQUEST_TIMEOUT: Final = "request.timeout.ms"
+IMPATIENT: Final = 0.25
+"""The share of worlds in which nodes wait for one another for about as long as faults last, or less."""
 BUGGIFIED: Final = 0.5
 """The share of worlds in which rare but legal things happen (world/buggify.py)."""
 PIPELINED: Final = 0.4
@@ -163,8 +166,10 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
         brokers = max(brokers, LOSSY_REPLICAS)
         topics = {name: _replicated(one) for name, one in topics.items()}
         kept = {ELIGIBLE_LEADERS: 1}
-    if Random(f"{seed}/world/created when asked").random() < CREATED_WHEN_ASKED:
-        kept = {**kept, AUTO_CREATE: True}
+    if (rng := Random(f"{seed}/world/created when asked")).random() < CREATED_WHEN_ASKED:
+        # A wish that no controller has answered must be passed on again when somebody asks again.
+        kept = {**kept, AUTO_CREATE: True, REQUEST_TIMEOUT: _log_uniform(rng, 500, 4_000)}
+    settings = _settings(Random(f"{seed}/world/settings"), brokers)
     return given.model_copy(
         update={
             "brokers": brokers,
@@ -174,9 +179,10 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
             "node_ids": _node_ids(Random(f"{seed}/world/ids"), combined=combined),
             "topics": topics,
             "config": {
-                **_settings(Random(f"{seed}/world/settings"), brokers),
+                **settings,
                 **_capacity(Random(f"{seed}/world/capacity")),
                 **_snapshot_interval(Random(f"{seed}/world/snapshots")),
+                **_patience(Random(f"{seed}/world/patience"), settings),
                 **kept,
                 **given.config,
             },
@@ -340,6 +346,25 @@ def _snapshot_interval(rng: Random) -> Settings:
     if rng.random() >= PUNCTUAL:
         return {}
     return {"metadata.log.max.snapshot.interval.ms": _log_uniform(rng, 500, 8_000)}
+
+
+def _patience(rng: Random, settings: Settings) -> Settings:
+    """Draw how long nodes wait for one another in a part of the worlds; the usual times are longer than most loads."""
+    if rng.random() >= IMPATIENT:
+        return {}
+    drawn: Settings = {}
+    if rng.random() < 0.6:
+        drawn[REQUEST_TIMEOUT] = _log_uniform(rng, 500, 4_000)
+    if rng.random() < 0.6:
+        wait = int(settings["replica.fetch.wait.max.ms"])
+        drawn["replica.socket.timeout.ms"] = wait + _log_uniform(rng, 100, 2_000)
+    if rng.random() < 0.6:
+        drawn["controller.quorum.request.timeout.ms"] = _log_uniform(rng, 600, 2_000)
+    if rng.random() < 0.6:
+        drawn["controller.quorum.retry.backoff.ms"] = _log_uniform(rng, 5, 200)
+    if rng.random() < 0.6:
+        drawn["controlled.shutdown.timeout.ms"] = _log_uniform(rng, 300, 8_000)
+    return drawn
 
 
 # -- the load --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 from squall.harness.conformance import (
     api_versions,
     descriptions,
+    effects,
     offsets,
     placement,
     promptness,
@@ -29,6 +30,7 @@ from squall.harness.scenario.cluster import await_whole
 from squall.harness.simulation.run.closing_check import check_world
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nodes.broker.hosting.hosted_partition import TurnChanges
+from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.controller import features
@@ -70,6 +72,8 @@ from squall.nodes.protocol.messages.update_features import UpdateFeaturesRespons
 from squall.nodes.protocol.messages.vote import VoteResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import TopicPartition
+from squall.nodes.storage.config import LogConfig
 from squall.workloads.clients.native.admin import NativeAdmin
 
 READY_SECONDS = 60.0
@@ -177,6 +181,7 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (settings.features, UpdateFeaturesResponse, put(each("results"), **NO_ERROR)),
     (settings.features, UpdateFeaturesResponse, put(each("results"), error_code=42)),
     (records.refused_batches, ProduceResponse, put(IN_PRODUCE, **NO_ERROR)),
+    (effects.stamped, ProduceResponse, put(each("responses", "partition_responses"), log_append_time_ms=-1)),
     (records.refused_batches, ProduceResponse, put(IN_PRODUCE, log_append_time_ms=0)),
     (records.idempotence, InitProducerIdResponse, put(ITSELF, producer_id=7)),
     (records.idempotence, ProduceResponse, more(IN_PRODUCE, "base_offset")),
@@ -306,6 +311,19 @@ def test_a_part_sees_that_old_clients_are_asked_for_a_leader_epoch(monkeypatch: 
     with pytest.raises(NotConforming, match=r"for old clients: .* came instead of"):
         for seed in range(1, 20):
             conformance(seed, (placement.moved, offsets.listed))
+
+
+def test_a_part_sees_a_leader_that_goes_on_with_earlier_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure, known = LogManager.configure, set()
+
+    def once(manager: LogManager, name: TopicPartition, config: LogConfig) -> None:
+        if (id(manager), name) not in known:
+            known.add((id(manager), name))
+            configure(manager, name, config)
+
+    monkeypatch.setattr(LogManager, "configure", once)
+    with pytest.raises(NotConforming, match=r"is stamped \(-1\): False came instead of True, 3 s after the change"):
+        conformance(1, (effects.stamped,))
 
 
 def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,25 @@ def test_worlds_differ_in_everything_that_is_drawn(worlds: list[Scenario]) -> No
         assert len({one[name] for one in loads}) > 1, name
 
 
+def test_in_some_worlds_nodes_give_requests_up_within_the_load(worlds: list[Scenario]) -> None:
+    for name, usual in {
+        "request.timeout.ms": 30_000,
+        "replica.socket.timeout.ms": 30_000,
+        "controller.quorum.request.timeout.ms": 2_000,
+        "controlled.shutdown.timeout.ms": 8_000,
+    }.items():
+        impatient = [world for world in worlds if int(world.cluster.config.get(name, usual)) < usual]
+        assert 40 <= len(impatient) <= 160, name
+        assert any(int(world.cluster.config[name]) < 1_000 * world.time.load / 8 for world in impatient), name
+
+
+def test_a_fetch_is_never_given_up_before_its_leader_may_answer(worlds: list[Scenario]) -> None:
+    for seed, world in zip(SEEDS, worlds, strict=True):
+        settings = world.cluster.config
+        wait, patience = settings["replica.fetch.wait.max.ms"], settings.get("replica.socket.timeout.ms", 30_000)
+        assert int(patience) >= int(wait) + 100, seed
+
+
 def test_some_worlds_have_many_administrators_who_act_often(worlds: list[Scenario]) -> None:
     """MD-09: they make and delete the same few topics."""
     loads = [LogOptions.model_validate(world.workload.model_dump()) for world in worlds]

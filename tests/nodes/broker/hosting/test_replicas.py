@@ -106,7 +106,7 @@ def test_a_follower_appends_what_it_fetched_and_follows_the_high_watermark(world
 
 
 def test_a_follower_whose_registration_is_gone_names_the_epoch_that_it_had(world: World) -> None:
-    """KIP-903 (`worlds` 1023012): without an epoch, the leader could add another incarnation to the ISR by this fetch."""
+    """KIP-903 (`worlds` 1023012): without it, the leader could add another incarnation to the ISR by this fetch."""
     world.create("t", leader=OTHER)
     epoch = world.broker.image.brokers[OWN].epoch
     request, first = world.asked(FetchRequest)
