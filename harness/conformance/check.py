@@ -37,10 +37,12 @@ PARTS: tuple[Part, ...] = (
     settings.described,
     settings.altered,
     effects.stamped,
+    effects.retained,
     settings.features,
     records.refused_batches,
     records.unacknowledged,
     records.idempotence,
+    records.in_order,
     records.refused_fetches,
     records.limits,
     records.sessions,
@@ -50,6 +52,7 @@ PARTS: tuple[Part, ...] = (
     offsets.epochs,
     offsets.deleted_records,
     placement.moved,
+    placement.reconsidered,
     api_versions.announced,
 )
 

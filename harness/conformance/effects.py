@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
-from squall.harness.conformance import records, settings
+from squall.harness.conformance import offsets, records, settings
 from squall.harness.conformance.client import ConformanceClient, expect
 from squall.harness.conformance.topic import CheckedTopic
+from squall.nodes.protocol.record import Record
+from squall.workloads.clients.common.payload import VALUE_BYTES, encode_value
 
 STAMPED_BY, BY_LEADERS = "message.timestamp.type", "LogAppendTime"
+RETAINED, HOUR_MS, FOR_EVER = "retention.ms", 3_600_000, "-1"
+PAIRS = 8
+"""Batches of two hours ago, each with a new one behind it: segments of most sizes begin with one and hold both."""
+RETENTION_SECONDS = 3.0
+"""A simulated broker looks for old segments about as often; one on a host may not look at all within that time."""
 
 
 async def stamped(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -24,3 +32,23 @@ async def _send_is_stamped(client: ConformanceClient, topic: CheckedTopic, numbe
     expect(
         topic.leader_of(number), f"whether a send to {topic.name}-{number} is stamped ({time})", time >= 0, by_leader
     )
+
+
+async def retained(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Retention by time removes no segment with a record that is younger, however old its other records are."""
+    number = client.rng.randrange(len(topic.partitions))
+    checked = topic.partitions[number]
+    youngest_first = next((one.offset for one in checked.records if one.offset >= checked.start), checked.end)
+    await settings.alter(client, topic, RETAINED, str(HOUR_MS))
+    for pair in range(PAIRS):
+        long_ago = client.wall_clock_ms() - 2 * HOUR_MS - pair
+        value = encode_value(records.LOWEST_VALUE | client.rng.getrandbits(61), VALUE_BYTES)
+        await records.send(client, topic, number, [Record(timestamp=long_ago, value=value)])
+        if youngest_first == checked.end - 1:
+            youngest_first = checked.end
+        await records.send(client, topic, number)
+    await asyncio.sleep(RETENTION_SECONDS)
+    await settings.alter(client, topic, RETAINED, FOR_EVER)
+    checked.start = await offsets.earliest(client, topic, number)
+    found = checked.start <= youngest_first
+    expect(topic.leader_of(number), f"whether {topic.name}-{number} begins at {youngest_first} or before", found, True)

@@ -158,6 +158,14 @@ async def _list(
     return found
 
 
+async def earliest(client: ConformanceClient, topic: CheckedTopic, number: int) -> int:
+    """Return where a log begins, as its leader says."""
+    address = topic.leader_of(number)
+    (came,) = await _list(client, address, topic, [ListOffsetsPartition(number, -1, EARLIEST)])
+    expect_error(address, f"the beginning of {topic.name}-{number}", came.error_code, ErrorCode.NONE)
+    return came.offset
+
+
 async def epochs(client: ConformanceClient, topic: CheckedTopic) -> None:
     """Ask for the end of each leader epoch with records, of the current epoch, and of one that has not begun."""
     number = client.rng.randrange(len(topic.partitions))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from squall.harness.conformance import settings
 from squall.harness.conformance.client import NOBODY, Address, ConformanceClient, expect, expect_error
-from squall.harness.conformance.topic import CheckedTopic, await_shown
+from squall.harness.conformance.topic import CheckedTopic, await_shown, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.alter_partition_reassignments import (
@@ -60,6 +62,39 @@ async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
     )  # fmt: skip
 
 
+async def reconsidered(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Of two moves the second counts. When it is cancelled, the replicas are those from before it, or before both.
+
+    They may be in another order, as with Apache Kafka.
+    """
+    number, address = client.rng.randrange(len(topic.partitions)), client.any_broker()
+    if not await client.serves(address, ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+        return
+    brokers, checked = sorted(topic.brokers), topic.partitions[number]
+    before = list(checked.replicas)
+    first, second = (client.rng.sample(brokers, client.rng.randint(1, min(3, len(brokers)))) for _ in range(2))
+    for target in (first, second):
+        came = await _alter(client, address, topic, [(number, target)])
+        expect_error(address, f"to move {topic.name}-{number} to {target}", came, ErrorCode.NONE)
+    came = await _alter(client, address, topic, [(number, None)])
+    errors = (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    expect_error(address, f"to cancel the move of {topic.name}-{number}", came, *errors)
+    possible = [sorted(one) for one in ([second] if came else [before, first])]
+
+    await client.settled(partial(_nothing_moves, client, topic))
+    # Whoever shows this setting has also heard of every move before it.
+    await settings.alter(client, topic, settings.OTHER, str(client.rng.randint(10**5, 10**6)))
+    await settings.alter(client, topic, settings.OTHER, None)
+    shown = (await shown_topic(client, address, topic.name)).partitions[number].replica_nodes
+    moves = f"{first}, then {second}" + (", which is cancelled" if not came else "")
+    expect(address, f"the replicas of {topic.name}-{number}, from {before} to {moves}", sorted(shown), *possible)
+    checked.replicas = tuple(shown)
+    await await_shown(client, topic, leads=False)
+    came = await _elect(client, address, topic, number)
+    expect_error(address, f"to elect {checked.replicas[0]}", came, ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    await await_shown(client, topic)
+
+
 async def _refused(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
     address = client.any_broker()
     broker = min(topic.brokers)
@@ -84,6 +119,14 @@ async def _refused(client: ConformanceClient, topic: CheckedTopic, number: int) 
         *(p.error_code for one in response.replica_election_results for p in one.partition_result),
     ]
     expect(address, f"whether election type {NO_TYPE} is refused ({codes})", any(codes), True)
+
+
+async def _nothing_moves(client: ConformanceClient, topic: CheckedTopic) -> None:
+    address = client.any_broker()
+    numbers = list(range(len(topic.partitions)))
+    request = ListPartitionReassignmentsRequest(TIMEOUT_MS, [ListPartitionReassignmentsTopics(topic.name, numbers)])
+    response = await client.ask(address, request, ListPartitionReassignmentsResponse)
+    expect(address, f"what moves of {topic.name}", [one.name for one in response.topics], [])
 
 
 async def _ongoing(client: ConformanceClient, topic: CheckedTopic, number: int, target: list[int]) -> None:

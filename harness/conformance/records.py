@@ -37,6 +37,10 @@ PRODUCE_TIMEOUT_MS, LONGEST_BATCH, STEP_MS = 5000, 5, 1000
 ALL, LEADER_ONLY, NOBODY = -1, 1, 0
 FETCH_BYTES, WAIT_MS = 1 << 20, 300
 NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE = 12, 9, 5
+MANY_FETCHES, SHORT_WAIT_MS = 4, 50
+"""More fetches than one of our brokers lets wait on a connection. Apache Kafka's let them wait one after the other."""
+AT_ONCE = 5
+"""As many batches as a broker remembers of a producer."""
 NO_SESSION, FULL = 0, -1
 LOWEST_VALUE = 1 << 61
 """The values of workloads are below it."""
@@ -68,9 +72,9 @@ async def append(client: ConformanceClient, topic: CheckedTopic, number: int) ->
     await client.settled(lambda: _read_all(client, topic, number))
 
 
-async def send(client: ConformanceClient, topic: CheckedTopic, number: int) -> int:
+async def send(client: ConformanceClient, topic: CheckedTopic, number: int, records: list[Record] | None = None) -> int:
     """Append a batch, acknowledged by all in-sync replicas. Return the time by which the leader stamped it, else -1."""
-    address, records = topic.leader_of(number), _new_records(client, topic, number)
+    address, records = topic.leader_of(number), records or _new_records(client, topic, number)
     base = _will_append(client, topic, number, records)
     answer = await _answer(client, address, _produce(topic, number, build_batch(records)))
     stamp = answer.log_append_time_ms
@@ -195,6 +199,34 @@ async def _another_epoch(client: ConformanceClient, topic: CheckedTopic, number:
     old = _of_producer(_new_records(client, topic, number), producer, producer.sequence)
     answer = await _answer(client, address, _produce(topic, number, old))
     expect_error(address, "a producer's former epoch", answer.error_code, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+async def in_order(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Batches that a producer sends without waiting, behind fetches that wait, are appended in that order."""
+    number = client.rng.randrange(len(topic.partitions))
+    address, checked = topic.leader_of(number), topic.partitions[number]
+    made = await _new_producer(client, address)
+    producer = Producer(made.producer_id, made.producer_epoch)
+    requests, bases = [], []
+    end = checked.end
+    for _ in range(AT_ONCE):
+        records = _new_records(client, topic, number)
+        bases.append(_will_append(client, topic, number, records))
+        requests.append(_produce(topic, number, _of_producer(records, producer, producer.sequence)))
+        producer.sequence += len(records)
+    # A broker ends an idle connection with whatever is on its way.
+    await client.ask(address, MetadataRequest(topics=[]), MetadataResponse, since=4)
+    waits = asyncio.gather(
+        *(
+            fetch_one(client, address, topic, number, end, least=FETCH_BYTES, wait_ms=SHORT_WAIT_MS)
+            for _ in range(MANY_FETCHES)
+        )
+    )
+    sends = asyncio.gather(*(_answer(client, address, one) for one in requests))
+    await asyncio.gather(waits, sends)
+    told = [(one.error_code, one.base_offset) for one in sends.result()]
+    expect(address, f"the places of {AT_ONCE} batches for {topic.name}-{number}", told, [(0, base) for base in bases])
+    await client.settled(lambda: _read_all(client, topic, number))
 
 
 async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> None:

@@ -7,6 +7,7 @@ Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -34,8 +35,10 @@ from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.controller import features
+from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
-from squall.nodes.metadata.records import RemoveTopicRecord
+from squall.nodes.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from squall.nodes.metadata.topic import Topic
 from squall.nodes.node import announced_features, base
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.ports import NullTrace
@@ -74,7 +77,9 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import TopicPartition
 from squall.nodes.storage.config import LogConfig
+from squall.nodes.storage.segment import Segment
 from squall.workloads.clients.native.admin import NativeAdmin
+from tests.harness.simulation.observer.defects import serves_held_requests_in_reverse
 
 READY_SECONDS = 60.0
 SLOW_FOLLOWERS = {"replica.fetch.wait.max.ms": "400"}
@@ -180,11 +185,14 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (settings.altered, IncrementalAlterConfigsResponse, put(each("responses"), **NO_ERROR)),
     (settings.features, UpdateFeaturesResponse, put(each("results"), **NO_ERROR)),
     (settings.features, UpdateFeaturesResponse, put(each("results"), error_code=42)),
+    (effects.stamped, ProduceResponse, put(IN_PRODUCE, log_append_time_ms=-1)),
+    (effects.retained, ListOffsetsResponse, more(IN_TOPICS, "offset", 20)),
     (records.refused_batches, ProduceResponse, put(IN_PRODUCE, **NO_ERROR)),
-    (effects.stamped, ProduceResponse, put(each("responses", "partition_responses"), log_append_time_ms=-1)),
     (records.refused_batches, ProduceResponse, put(IN_PRODUCE, log_append_time_ms=0)),
     (records.idempotence, InitProducerIdResponse, put(ITSELF, producer_id=7)),
     (records.idempotence, ProduceResponse, more(IN_PRODUCE, "base_offset")),
+    (records.in_order, ProduceResponse, more(IN_PRODUCE, "base_offset")),
+    (placement.reconsidered, AlterPartitionReassignmentsResponse, put(each("responses", "partitions"), error_code=85)),
     (records.refused_fetches, FetchResponse, put(IN_FETCH, **NO_ERROR)),
     (records.refused_fetches, FetchResponse, put(IN_FETCH, log_start_offset=0)),
     (records.limits, FetchResponse, put(IN_FETCH, records=None)),
@@ -311,6 +319,40 @@ def test_a_part_sees_that_old_clients_are_asked_for_a_leader_epoch(monkeypatch: 
     with pytest.raises(NotConforming, match=r"for old clients: .* came instead of"):
         for seed in range(1, 20):
             conformance(seed, (placement.moved, offsets.listed))
+
+
+def test_a_part_sees_that_retention_goes_by_the_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments with new records go with the old ones at their front, so some sizes of segments show nothing."""
+    monkeypatch.setattr(Segment, "max_timestamp", lambda segment: segment.first_timestamp)
+    with pytest.raises(NotConforming, match=r"begins at \d+ or before: False came instead of True"):
+        for seed in range(1, 10):
+            conformance(seed, (effects.retained,), config={"log.retention.check.interval.ms": "500"})
+
+
+def test_a_part_sees_that_batches_behind_a_fetch_are_taken_in_reverse(monkeypatch: pytest.MonkeyPatch) -> None:
+    serves_held_requests_in_reverse(monkeypatch)
+    with pytest.raises(NotConforming, match="the places of 5 batches for"):
+        conformance(1, (records.in_order,))
+
+
+def test_a_part_sees_that_a_cancelled_move_leaves_added_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move on top of another takes for original ones the replicas that the first one was adding."""
+    begin = ReassignmentControl._begin
+
+    def wrong(
+        control: ReassignmentControl, image: MetadataImage, topic: Topic, number: int, target: tuple[int, ...]
+    ) -> PartitionChangeRecord | None:
+        found = topic.partitions[number]
+        topic.partitions[number] = replace(found, rare=found.rare._replace(adding=()))
+        try:
+            return begin(control, image, topic, number, target)
+        finally:
+            topic.partitions[number] = found
+
+    monkeypatch.setattr(ReassignmentControl, "_begin", wrong)
+    with pytest.raises(NotConforming, match=r"the replicas of .* which is cancelled: .* came instead of"):
+        for seed in range(1, 20):
+            conformance(seed, (placement.reconsidered,), brokers=5)
 
 
 def test_a_part_sees_a_leader_that_goes_on_with_earlier_settings(monkeypatch: pytest.MonkeyPatch) -> None:
