@@ -36,7 +36,7 @@ from squall.workloads.clients.common.payload import VALUE_BYTES, decode_value, e
 PRODUCE_TIMEOUT_MS, LONGEST_BATCH, STEP_MS = 5000, 5, 1000
 ALL, LEADER_ONLY, NOBODY = -1, 1, 0
 FETCH_BYTES, WAIT_MS = 1 << 20, 300
-NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE = 12, 9, 5
+NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE, LEADER_SINCE = 12, 9, 5, 16
 MANY_FETCHES, SHORT_WAIT_MS = 4, 50
 """More fetches than one of our brokers lets wait on a connection. Apache Kafka's let them wait one after the other."""
 AT_ONCE = 5
@@ -243,6 +243,10 @@ async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> Non
     ):
         part = await fetch_one(client, address, topic, number, offset, current)
         expect_error(address, f"a fetch at {offset} in epoch {current}", part.error_code, error)
+    if epoch:
+        part = await fetch_one(client, address, topic, number, checked.start, epoch - 1, since=LEADER_SINCE)
+        told = (part.current_leader.leader_id, part.current_leader.leader_epoch)
+        expect(address, "the leader of which a fetch in an earlier epoch hears", told, (checked.leader, epoch))
     part = await fetch_one(client, address, topic, len(topic.partitions), 0)
     expect_error(address, "an unknown topic-partition", part.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     offsets = (part.high_watermark, part.last_stable_offset, part.log_start_offset)
@@ -383,6 +387,7 @@ async def fetch_one(
     most: int = FETCH_BYTES,
     least: int = 1,
     wait_ms: int = 0,
+    since: int = EPOCHS_SINCE,
 ) -> PartitionData:
     """Fetch without a session."""
     part = FetchPartition(number, current_epoch, offset, partition_max_bytes=most)
@@ -390,7 +395,7 @@ async def fetch_one(
         max_wait_ms=wait_ms, min_bytes=least, max_bytes=most, session_epoch=FULL,
         topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[part])],
     )  # fmt: skip
-    response = await client.ask(address, request, FetchResponse, since=EPOCHS_SINCE)
+    response = await client.ask(address, request, FetchResponse, since=since)
     expect_error(address, "the error of Fetch", response.error_code, ErrorCode.NONE)
     parts = _parts(response)
     expect(address, "the topic-partitions of Fetch", list(parts), [number])

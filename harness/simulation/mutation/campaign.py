@@ -42,8 +42,14 @@ from squall.harness.simulation.mutation.report import print_score, write_score
 from squall.harness.simulation.mutation.unit_tests import UnitTests
 
 MODES = (UNIT, SIMULATION, HISTORY)
-SCENARIOS = ("worlds", "swarm", "worlds", "push-raft", "worlds", "zookeeper", "worlds", "control-plane")
-"""A seed of `worlds` costs a fraction of the others' time and draws settings that they do not have."""
+SCENARIOS = tuple(
+    name for other in ("push-raft", "zookeeper", "swarm", "control-plane") for name in ("worlds",) * 5 + (other,)
+)
+"""A seed of `worlds` costs a fraction of the others' time and draws settings that they do not have.
+
+Of 94 mutants that the simulation killed, 84 were killed by `worlds`, and most of the others by a protocol that `worlds`
+does not have. With every second seed of another scenario, `worlds` got a quarter of the time.
+"""
 
 
 @dataclass(frozen=True)

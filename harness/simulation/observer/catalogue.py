@@ -34,6 +34,7 @@ from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
 from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.isr.elected_leaders import ElectedLeaders
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.kept_members import KeptMembers
@@ -131,6 +132,7 @@ RULES: tuple[type[Rule], ...] = (
     LaggingMembers,
     KeptMembers,
     FetchingIncarnations,
+    ElectedLeaders,
     EligibleReplicas,
     RestartedBrokers,
     TruncatedEpochs,

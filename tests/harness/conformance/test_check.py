@@ -56,7 +56,7 @@ from squall.nodes.protocol.messages.describe_log_dirs import DescribeLogDirsResp
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumResponse
 from squall.nodes.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
-from squall.nodes.protocol.messages.fetch import FetchResponse
+from squall.nodes.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -366,6 +366,14 @@ def test_a_part_sees_a_leader_that_goes_on_with_earlier_settings(monkeypatch: py
     monkeypatch.setattr(LogManager, "configure", once)
     with pytest.raises(NotConforming, match=r"is stamped \(-1\): False came instead of True, 3 s after the change"):
         conformance(1, (effects.stamped,))
+
+
+def test_a_part_sees_that_a_fetch_in_an_earlier_epoch_hears_of_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic-partition that moved has an earlier leader epoch; which part comes first is drawn."""
+    respond_wrongly(monkeypatch, FetchResponse, put(IN_FETCH, current_leader=LeaderIdAndEpoch()))
+    with pytest.raises(NotConforming, match=r"a fetch in an earlier epoch hears: \(-1, -1\) came instead"):
+        for seed in range(1, 20):
+            conformance(seed, (placement.moved, records.refused_fetches))
 
 
 def test_a_part_sees_a_send_whose_connection_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ which scenario and with which seed. The docstring of a defect is its line in doc
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -20,6 +21,7 @@ from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.broker.requests.fetch_sessions import FetchSessions
+from squall.nodes.controller import elections
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.controller import QuorumController
@@ -29,6 +31,7 @@ from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord
+from squall.nodes.metadata.topic import PartitionRegistration
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
 from squall.nodes.node.node import Node
@@ -67,7 +70,7 @@ from squall.nodes.replication.serving import LATEST_TIMESTAMP, ServingReplica
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
-from squall.nodes.storage.segment import Segment
+from squall.nodes.storage.segment import Segment, index_name
 from squall.nodes.storage.time_index import NO_TIMESTAMP
 
 
@@ -822,14 +825,21 @@ def never_notes_that_a_voter_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Elections, "_begin_answered", wrong)
 
 
-def indexes_the_offset_after_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry of an offset index names the offset after its batch, so that look-ups begin too early."""
-    add = Segment._add_sparse
+def indexes_an_offset_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry of an offset index, unless it is the last, names the offset before the last one of its batch."""
+    write = Segment._write_beside
 
-    def wrong(self: Segment, last_offset: int, position: int, size: int) -> None:
-        add(self, last_offset + 1, position, size)
+    def wrong(self: Segment, name: str, content: bytes) -> None:
+        if name == index_name(self.base_offset):
+            entries = list(struct.iter_unpack(">II", content))
+            for at in range(1, len(entries) - 1):
+                offset, position = entries[at]
+                if offset - 1 > entries[at - 1][0]:
+                    entries[at] = offset - 1, position
+            content = b"".join(struct.pack(">II", *one) for one in entries)
+        write(self, name, content)
 
-    monkeypatch.setattr(Segment, "_add_sparse", wrong)
+    monkeypatch.setattr(Segment, "_write_beside", wrong)
 
 
 def starts_without_its_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -840,6 +850,28 @@ def starts_without_its_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
 def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has caught up keeps the logs that no topic-partition has claimed."""
     monkeypatch.setattr(LogManager, "retire_strays", lambda self: None)
+
+
+def never_stands_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that has lost grants itself more time, and does not stand again."""
+    back_off = Quorum.back_off
+
+    def waits(self: Quorum, now: int) -> None:
+        back_off(self, now)
+        cast("Any", self.role).backing_off = False
+
+    monkeypatch.setattr(Quorum, "back_off", waits)
+
+
+def elects_nobody_uncleanly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller holds no unclean election, whether or not one is allowed."""
+
+    def clean(
+        registration: PartitionRegistration, decision: elections.Decision, active: Any, rules: elections.Rules
+    ) -> elections.Decision:
+        return decision
+
+    monkeypatch.setattr(elections, "_unclean", clean)
 
 
 def syncs_what_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:

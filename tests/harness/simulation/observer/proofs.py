@@ -46,6 +46,7 @@ from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
 from squall.harness.simulation.observer.rules.isr.begun_epochs import BegunEpochs
 from squall.harness.simulation.observer.rules.isr.counted_members import CountedMembers
+from squall.harness.simulation.observer.rules.isr.elected_leaders import ElectedLeaders
 from squall.harness.simulation.observer.rules.isr.eligible_replicas import EligibleReplicas
 from squall.harness.simulation.observer.rules.isr.fetching_incarnations import FetchingIncarnations
 from squall.harness.simulation.observer.rules.isr.kept_members import KeptMembers
@@ -444,6 +445,14 @@ PROOFS: tuple[Proof, ...] = (
         "test_fetching_incarnations::test_a_follower_may_fetch_by_its_earlier_registration",
     ),
     Proof(
+        ElectedLeaders,
+        "LEADERLESS",
+        defects.elects_nobody_uncleanly,
+        "worlds",
+        "test_elected_leaders::test_a_decision_that_is_not_written_whole_is_not_judged",
+        seed=7,
+    ),
+    Proof(
         EligibleReplicas,
         "ISR",
         "hw-advances-under-min-isr",
@@ -606,10 +615,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         IndexFiles,
         "INDEX",
-        defects.indexes_the_offset_after_a_batch,
+        defects.indexes_an_offset_within_a_batch,
         "worlds",
         "test_index_files::test_files_that_a_power_loss_may_have_damaged_are_not_judged",
-        seed=2,
+        seed=6,
     ),
     Proof(
         OpenedLogs,
@@ -656,7 +665,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.stands_although_it_hears_its_leader,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
-        seed=11,
+        seed=5,
     ),
     Proof(
         BalancedLeaders,
@@ -755,6 +764,14 @@ PARTS: tuple[Proof, ...] = (
         "worlds",
         "test_quorum_rules::test_a_voter_may_be_removed_and_added_again_by_request",
         seed=6,
+    ),
+    Proof(
+        GivenUpElections,
+        "ELECT",
+        defects.never_stands_again,
+        "worlds",
+        "test_given_up_elections::test_one_that_backs_off_has_another_time",
+        seed=4,
     ),
     Proof(
         CountedMemory,

@@ -8,6 +8,9 @@ Source: QC-09, QC-10, KIP-595. Asserted in the turn in which a candidate begins 
 pre-votes goes back to waiting for a leader. Legal: a later epoch, or a leader of this one; an election during which the
 voters changed; a vote for another candidate of that epoch (seed 5 of worlds); a return to the leader that was thought
 lost, since it may have been heard again.
+
+Asserted after each turn of a candidate as well: the time of its election stays what it was, unless it backs off. One
+that grants itself more time never stands again.
 """
 
 from __future__ import annotations
@@ -57,6 +60,8 @@ class GivenUpElections(Rule):
 
 def _check(process: SimProcess, stood: _Standing, now: object) -> None:
     before, most = stood.role, len(stood.voters)
+    if now is before and isinstance(before, Candidate) and not before.backing_off:
+        _check_time(process, before, stood.ends_at)
     if isinstance(before, Candidate):
         gave_up = now is before and before.backing_off
     else:
@@ -69,4 +74,13 @@ def _check(process: SimProcess, stood: _Standing, now: object) -> None:
             "ELECT",
             f"{process.name} gives up an election in quorum epoch {before.epoch}, {stood.ends_at - process.now} us "
             f"before its time is over. {before.rejected()} of {most} voters have refused; {majority} are a majority",
+        )
+
+
+def _check_time(process: SimProcess, role: Candidate, ends_at: int) -> None:
+    if role.election_at != ends_at:
+        raise InvariantBroken(
+            "ELECT",
+            f"{process.name} stands in quorum epoch {role.epoch}, does not back off, and its time ends at "
+            f"{role.election_at} us instead of {ends_at} us",
         )

@@ -61,6 +61,21 @@ def test_a_candidate_that_could_still_win_does_not(voters: tuple[int, ...]) -> N
         Election().refused_by(*voters).backs_off()
 
 
+def test_a_candidate_that_grants_itself_more_time_breaks_it() -> None:
+    election = Election()
+    election.turns(BEGAN + 1)
+    election.role.election_at = ENDS + 50
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 stands in quorum epoch 5, .* 2050 us instead of 2000 us$"):
+        election.turns(ENDS)
+
+
+def test_one_that_backs_off_has_another_time() -> None:
+    election = Election().refused_by(2, 3, 4)
+    election.backs_off()
+    election.role.election_at += 50
+    election.turns(ENDS)
+
+
 def test_its_time_may_be_over() -> None:
     Election().refused_by(2).backs_off(ENDS)
 
