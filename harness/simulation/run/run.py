@@ -117,7 +117,7 @@ DRAIN_SECONDS = 15.0
 CALM_SECONDS = 3.0
 """How long a swarm goes on, whole and without clients: requests that are never answered come to light."""
 MIN_ACKNOWLEDGED = 100
-REQUIRED = "REQUIRED"
+REQUIRED, LIVENESS = "REQUIRED", "LIVENESS"
 """The name of the breach if a required availability of the scenario does not hold."""
 BUGGIFY = "buggify "
 """Before the name of a place in the counts of a run. Active places that never happened count 0."""
@@ -227,6 +227,8 @@ class Simulation:
         collects = (options.evidence or not options.observed) and not (self.shape.zookeeper or self.shape.memory)
         self.traces = ControlTraces() if collects else None
         """The evidence that the nodes of a quorum leave; a judging observer does not need it."""
+        self.collected = False
+        """Whether that evidence was collected at the end."""
         self.moments = Moments() if scenario.swarm == WORLDS else None
         self.world = SimWorld(
             self.shape,
@@ -412,8 +414,10 @@ class Simulation:
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
         await self._await_quorum()
         self.observer.became_whole(world.kernel.now)
-        await self._final_reads()
-        self._collect_node_tables()
+        try:
+            await self._final_reads()
+        finally:
+            self._collect_node_tables()
         if self.swarming:
             if world.has_quorum:
                 await check_world(world, self.observer.cluster.client_checker.sent_by_another)
@@ -434,6 +438,7 @@ class Simulation:
                 self.world, self.scenario, self.final_states, self.traces, self.directory, self.run_id, deleted
             )
             self.notes = {NOT_COLLECTED: problem} if problem else {}
+            self.collected = not problem
 
     async def _await_quorum(self) -> None:
         """Wait until the quorum has a leader: only a leader knows what metadata is committed.
@@ -733,6 +738,8 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
         broken, problem = what_broke(simulation)
         ended_s = simulation.ended_s()
         verdict, told = "invalid", simulation.failure_context(problem) if broken else ()
+        if broken == (LIVENESS,) and simulation.collected:
+            broken += tuple(one.name for one in _checked(simulation, trouble=problem).anomalies)
         if not broken:
             found = _checked(simulation, report=options.keep is not None)
             verdict, broken, problem = _summed_up(found)
@@ -771,7 +778,7 @@ def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
     except InvariantBroken as breach:
         return (breach.name,), str(breach)
     except ClusterNotReady as trouble:
-        return ("LIVENESS",), str(trouble)
+        return (LIVENESS,), str(trouble)
     except NotConforming as wrong:
         return ("CONFORMANCE",), str(wrong)
     except Exception as trouble:
@@ -784,8 +791,8 @@ def judged(simulation: Simulation) -> tuple[str, tuple[str, ...], str]:
     return _summed_up(_checked(simulation))
 
 
-def _checked(simulation: Simulation, *, report: bool = False) -> Verdict:
-    directory = simulation.save_manifest()
+def _checked(simulation: Simulation, *, report: bool = False, trouble: str = "") -> Verdict:
+    directory = simulation.save_manifest(trouble)
     return check_run(directory, InProcess()) if report else verdict_of(directory)
 
 

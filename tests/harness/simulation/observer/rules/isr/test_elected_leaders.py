@@ -53,7 +53,7 @@ def test_nobody_who_may_lead_is_active() -> None:
 
 @pytest.mark.parametrize(("isr", "elr", "who"), [((2,), (), 2), ((1, 3), (), 3), ((), (3,), 3)])
 def test_an_active_member_of_isr_or_elr_must_lead(isr: tuple[int, ...], elr: tuple[int, ...], who: int) -> None:
-    with pytest.raises(InvariantBroken, match=rf"^LEADERLESS: t-0: controller c1 .*, broker {who} is active: ISR"):
+    with pytest.raises(InvariantBroken, match=rf"^LEADERLESS: t-0: controller c1 .*; broker {who} is active: ISR"):
         Controller(active=(2, 3) if isr == (2,) else (3,)).turns(isr, elr)
 
 
