@@ -10,7 +10,8 @@ which an active controller decides, once a decision is written whole. A topic-pa
   (`unclean.recovery.strategy`, or an unclean election is allowed),
 * none of its replicas is active, if an unclean election is allowed.
 
-Legal: a decision that takes several turns; a replica that is fenced or stops.
+Legal: a decision that takes several turns; a replica that is fenced or stops; one that a reassignment is only adding,
+which has no records yet (`worlds` 1023464).
 
 Source: KIP-966, KIP-841; requirements IS-02 and EL-04; `unclean.leader.election.enable`.
 """
@@ -68,7 +69,8 @@ def _candidates(config: NodeConfig, image: MetadataImage, topic: str, found: Par
     may_lead = list(found.isr or found.elr)
     if not may_lead and (unclean or config.unclean_recovery_strategy == BALANCED):
         may_lead = list(found.last_known_elr[:1])
-    for replica in [*may_lead, *(found.replicas if unclean else ())]:
+    uncleanly = [one for one in found.replicas if one not in found.adding] if unclean else []
+    for replica in [*may_lead, *uncleanly]:
         registered = image.brokers.get(replica)
         if registered is not None and registered.active:
             yield replica

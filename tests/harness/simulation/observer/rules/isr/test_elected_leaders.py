@@ -33,10 +33,11 @@ class Controller:
         elr: tuple[int, ...] = (),
         *,
         last_known: tuple[int, ...] = (),
+        adding: tuple[int, ...] = (),
         leader: int = -1,
         is_active: bool = True,
     ) -> None:
-        rare = RareFields(elr=elr, last_known_elr=last_known)
+        rare = RareFields(elr=elr, last_known_elr=last_known, adding=adding)
         found = PartitionRegistration(REPLICAS, isr, leader, 0, 0, rare)
         self.image.all_partitions = lambda: [(SimpleNamespace(name="t"), 0, found)]
         controller = SimpleNamespace(image=self.image if is_active else None, has_unfinished=self.unfinished)
@@ -65,6 +66,11 @@ def test_an_eligible_replica_waits_while_somebody_is_in_the_isr() -> None:
 def test_any_active_replica_must_lead_where_unclean_elections_are_allowed(isr: tuple[int, ...]) -> None:
     with pytest.raises(InvariantBroken, match=r"broker 3 is active"):
         Controller(active=(3,), settings={UNCLEAN: "true"}).turns(isr)
+
+
+def test_a_replica_that_is_being_added_need_not_lead() -> None:
+    controller = Controller(active=(3,), settings={UNCLEAN: "true"})
+    controller.turns((), (1,), adding=(3,))
 
 
 def test_a_topic_may_forbid_what_the_cluster_allows() -> None:
