@@ -82,7 +82,7 @@ async def reconsidered(client: ConformanceClient, topic: CheckedTopic) -> None:
     possible = [sorted(one) for one in ([second] if came else [before, first])]
 
     await client.settled(partial(_nothing_moves, client, topic))
-    # Whoever shows this setting has also heard of every move before it.
+    # A broker that shows this setting has heard of every move before it.
     await settings.alter(client, topic, settings.OTHER, str(client.rng.randint(10**5, 10**6)))
     await settings.alter(client, topic, settings.OTHER, None)
     shown = (await shown_topic(client, address, topic.name)).partitions[number].replica_nodes
