@@ -9,7 +9,8 @@ until its session is over, as if it had been killed. It stops
 
 Asserted when the broker begins to close. In the turn after its host has sent SIGTERM, a heartbeat of it is under way:
 were it to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked,
-since it led nothing, or because its settings say so. Clusters without a quorum ask by another request (ZK-08).
+since it led nothing, or because its settings say so; a request that was under way before SIGTERM, and may end in that
+turn, unsent as it is (`worlds` 1023938). Clusters without a quorum ask by another request (ZK-08).
 
 Source: CS-01, CS-04; KIP-631.
 """
@@ -65,10 +66,16 @@ class StoppedBrokers(Rule):
         if name == "request_expired":
             self._expired = True
             return
-        if name == "broker_stopping":
+        if name == "broker_stopping" and not self._has_asked(int(fields["broker"])):
             self._terminated.add(int(fields["broker"]))
         broker = int(fields["broker"]), int(fields["epoch"])
         self._stops.append((name, broker, bool(fields.get("granted"))))
+
+    def _has_asked(self, number: int) -> bool:
+        """Return whether a request of a broker is under way, whose end may make the next one wait."""
+        process = self.cluster.processes[self.cluster.names[number]]
+        broker = None if process.node is None else process.node.broker
+        return broker is not None and broker.lifecycle.deadline() > process.now
 
     def died(self, process: SimProcess) -> None:
         self._stops.clear()

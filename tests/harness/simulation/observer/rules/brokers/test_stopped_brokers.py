@@ -20,25 +20,33 @@ ASKED, PATIENCE_MS = 1_000_000, 8_000
 class Broker:
     """Broker 1 of epoch 7, which has asked to stop at second 1."""
 
-    def __init__(self, *, asks: bool = True, due_ms: int = PATIENCE_MS, hears: bool = False) -> None:
+    def __init__(
+        self, *, asks: bool = True, due_ms: int = PATIENCE_MS, hears: bool = False, has_asked: bool = False
+    ) -> None:
         """`due_ms` after SIGTERM, it asks its controller, or gives up.
 
-        `hears`: an answer, or the end of its connection to a controller, comes then.
+        `hears`: an answer, or the end of its connection to a controller, comes then. `has_asked`: a request was under
+        way when SIGTERM came.
         """
-        self.rule = StoppedBrokers(None)  # type: ignore[arg-type]
-        lifecycle = SimpleNamespace(deadline=lambda: ASKED + due_ms * 1000, is_pending_shutdown=True)
+        cluster: Any = SimpleNamespace(names={1: "b1"}, processes={})
+        self.rule = StoppedBrokers(cluster)
+        self.due = ASKED + PATIENCE_MS * 1000 if has_asked else ASKED
+        """What the broker names as the time of its next action; at once, when SIGTERM has come."""
+        lifecycle = SimpleNamespace(deadline=lambda: self.due, is_pending_shutdown=True)
         self.node: Any = SimpleNamespace(
             config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS, node_id=1),
             broker=SimpleNamespace(lifecycle=lifecycle),
         )
         inputs = [(None, (-3 if hears else 3, b""))]
-        self.process: Any = SimpleNamespace(name="b1", now=ASKED, last_inputs=inputs)
+        self.process: Any = SimpleNamespace(name="b1", now=ASKED, last_inputs=inputs, node=self.node)
+        cluster.processes["b1"] = self.process
+        self._next = ASKED + due_ms * 1000
         if asks:
             self.traces("broker_stopping")
 
     def traces(self, name: str, *, now: int = ASKED, epoch: int = 7, **fields: bool) -> None:
         self.rule.traced(name, {"broker": 1, "epoch": epoch, **fields})
-        self.process.now = now
+        self.process.now, self.due = now, self._next
         self.rule.turned(self.process, self.node)
 
     def is_told(self, *, epoch: int = 7, error: int = 0, leave: bool = False) -> Broker:
@@ -90,6 +98,11 @@ def test_so_may_the_end_of_an_earlier_request() -> None:
     broker = Broker(asks=False, due_ms=400)
     broker.rule.traced("request_expired", {"client": "node-1", "to": 3, "api": 63, "sent": 0})
     broker.traces("broker_stopping")
+
+
+def test_a_request_that_was_under_way_before_may_end_then_unsent() -> None:
+    """Seed 1023938 of worlds: it waited for a connection, and its time was over."""
+    Broker(due_ms=400, has_asked=True)
 
 
 def test_what_another_broker_does_next_says_nothing() -> None:
