@@ -7,13 +7,13 @@ from typing import Protocol
 
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.mutation.seeds import SeedOutcome, SeedRun
-from squall.harness.simulation.run.run import REQUIRED, SimOptions, simulate
+from squall.harness.simulation.run.run import LIVENESS, REQUIRED, SimOptions, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
 from squall.harness.simulation.run.witness import Witness
 from squall.harness.simulation.world.kernel import Kernel
 from squall.harness.simulation.world.world import SimWorld
 
-NOT_BY_OBSERVER = frozenset({"LIVENESS", "CONFORMANCE", "CRASH", "HANG", "UNKNOWN", REQUIRED})
+NOT_BY_OBSERVER = frozenset({LIVENESS, "CONFORMANCE", "CRASH", "HANG", "UNKNOWN", REQUIRED})
 
 
 class Watching(Protocol):

@@ -117,8 +117,10 @@ DRAIN_SECONDS = 15.0
 CALM_SECONDS = 3.0
 """How long a swarm goes on, whole and without clients: requests that are never answered come to light."""
 MIN_ACKNOWLEDGED = 100
-REQUIRED, LIVENESS = "REQUIRED", "LIVENESS"
+REQUIRED = "REQUIRED"
 """The name of the breach if a required availability of the scenario does not hold."""
+LIVENESS = "LIVENESS"
+"""The name of the breach if the cluster does not become whole, or the final reads do not complete."""
 BUGGIFY = "buggify "
 """Before the name of a place in the counts of a run. Active places that never happened count 0."""
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"

@@ -13,10 +13,16 @@ nobody syncs them: after any such trouble a host is not judged.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.index_entries import (
+    LOG,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    entries,
+    has_kept_all,
+)
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
@@ -24,17 +30,13 @@ from squall.nodes.protocol.records import BatchHeader, iterate_batches
 from squall.nodes.storage.checkpoints import join
 from squall.nodes.storage.segment import index_name, log_name, time_index_name
 
-LOG = ".log"
-OFFSET_ENTRY, TIME_ENTRY = struct.Struct(">II"), struct.Struct(">qI")
-"""Offset after the segment's first one, and position; timestamp, and offset after the segment's first one."""
-
 
 class IndexFiles(Rule):
     """See the module."""
 
     def died(self, process: SimProcess) -> None:
         disk = process.disk
-        if process.how_it_ended != "stopped" or disk.bytes_lost or disk.errors or not disk.keeps_promises:
+        if process.how_it_ended != "stopped" or not has_kept_all(disk):
             return
         with disk.at_no_cost():
             wrong = next((wrong for directory in disk.list("") for wrong in _mistakes(disk, directory)), None)
@@ -60,7 +62,7 @@ def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
-    for after, position in _entries(OFFSET_ENTRY, content):
+    for after, position in entries(OFFSET_ENTRY, content):
         found = batches.get(position)
         if found is None or found.last_offset != base + after:
             there = "no batch" if found is None else f"the batch that ends with offset {found.last_offset}"
@@ -70,17 +72,10 @@ def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[i
 def _misdated(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
     times = {one.last_offset: one.max_timestamp for one in batches.values()}
     before = (-1, -1)
-    for timestamp, after in _entries(TIME_ENTRY, content):
+    for timestamp, after in entries(TIME_ENTRY, content):
         if times.get(base + after) != timestamp or not (before[0] < timestamp and before[1] < after):
             yield (
                 f"{directory}/{time_index_name(base)} has time {timestamp} at offset {base + after}, after {before}, "
                 f"and the batch that ends there has {times.get(base + after)}"
             )
         before = timestamp, after
-
-
-def _entries(form: struct.Struct, content: bytes | None) -> Iterator[tuple[int, int]]:
-    """Yield the whole entries of an index file."""
-    whole = (content or b"")[: len(content or b"") // form.size * form.size]
-    for first, second in form.iter_unpack(whole):
-        yield int(first), int(second)

@@ -17,11 +17,17 @@ batches after an older one are read. Source: Kafka's `LogLoader`, OffsetIndex an
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.index_entries import (
+    LOG,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    entries,
+    has_kept_all,
+)
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import Read, SimDisk
@@ -32,9 +38,7 @@ from squall.nodes.protocol.topic_partition import METADATA_TOPIC
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
 from squall.nodes.storage.segment import HEADER_SIZE, Segment, index_name, log_name, time_index_name
 
-LOG, SNAPSHOT = ".log", ".snapshot"
-OFFSET_ENTRY, TIME_ENTRY = struct.Struct(">II"), struct.Struct(">qI")
-"""Offset after the segment's first one, and position; timestamp, and offset after the segment's first one."""
+SNAPSHOT = ".snapshot"
 
 
 class _Indexed(NamedTuple):
@@ -60,7 +64,7 @@ class OpenedLogs(Rule):
 
     def died(self, process: SimProcess) -> None:
         self._left.pop(process.name, None)
-        if not _has_kept_all(process.disk):
+        if not has_kept_all(process.disk):
             return
         with process.disk.at_no_cost():
             left = self._left[process.name] = list(_indexed(process.disk, trusts_all=process.how_it_ended == "stopped"))
@@ -71,7 +75,7 @@ class OpenedLogs(Rule):
         if process.name not in self._left:
             return
         allowed = {one.path: one.opened_from for one in self._left.pop(process.name)}
-        if not _has_kept_all(process.disk):
+        if not has_kept_all(process.disk):
             return
         for read in process.disk.read_at_start:
             if read.position < allowed.get(read.path, 0) and not _is_first_header(read):
@@ -80,10 +84,6 @@ class OpenedLogs(Rule):
                     f"{process.name} has started, and read {read.path} from byte {read.position} on: "
                     f"its indexes lead to byte {allowed[read.path]}",
                 )
-
-
-def _has_kept_all(disk: SimDisk) -> bool:
-    return not disk.bytes_lost and not disk.errors and disk.keeps_promises
 
 
 def _is_first_header(read: Read) -> bool:
@@ -111,17 +111,17 @@ def _indexed(disk: SimDisk, *, trusts_all: bool) -> Iterator[_Indexed]:
     for directory in disk.list(""):
         names = disk.list(directory)
         bases = sorted(int(name.removesuffix(LOG)) for name in names if name.endswith(LOG))
-        if not bases or directory.startswith(METADATA_TOPIC):
-            continue
         topic, _, number = directory.rpartition("-")
+        if not bases or topic == METADATA_TOPIC:
+            continue
         trusted = points.get((topic, int(number)), 0) if number.isdigit() else 0
         end = _end_of(disk, directory, bases[-1])
         followed = max((at for at in _snapshots(names) if at <= end), default=0)
         for base, following in zip(bases, [*bases[1:], end], strict=True):
-            places = _entries(OFFSET_ENTRY, disk.content(join(directory, index_name(base))))
+            places = entries(OFFSET_ENTRY, disk.content(join(directory, index_name(base))))
             if not places or not (trusts_all or (base < bases[-1] and following <= trusted)):
                 continue
-            offsets = [after for _, after in _entries(TIME_ENTRY, disk.content(join(directory, time_index_name(base))))]
+            offsets = [after for _, after in entries(TIME_ENTRY, disk.content(join(directory, time_index_name(base))))]
             timed = _floor(places, offsets[-1]) if offsets else 0
             starts = [places[-1][1], timed] + ([_floor(places, followed - base)] if followed < following else [])
             yield _Indexed(directory, base, min(starts), timed)
@@ -141,8 +141,3 @@ def _end_of(disk: SimDisk, directory: str, base: int) -> int:
 
 def _snapshots(names: Sequence[str]) -> list[int]:
     return [int(name.removesuffix(SNAPSHOT)) for name in names if name.endswith(SNAPSHOT)]
-
-
-def _entries(form: struct.Struct, content: bytes | None) -> list[tuple[int, int]]:
-    whole = (content or b"")[: len(content or b"") // form.size * form.size]
-    return [(int(first), int(second)) for first, second in form.iter_unpack(whole)]
