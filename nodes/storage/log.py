@@ -429,11 +429,16 @@ class Log:
         self._trace.event("segment", log=self.directory, start=self.end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that a leader epoch begins at an offset, before anything is appended in it (rule 9)."""
-        if self.epochs.assign(epoch, start_offset):
+        """Record that a leader epoch begins at an offset, before anything is appended in it (rule 9).
+
+        An empty log that begins within a batch records its own start: the batch's first records are not of this log,
+        and an opening would say so as well (DP-15, `worlds` seed 1011796).
+        """
+        start = max(start_offset, self.start_offset)
+        if self.epochs.assign(epoch, start):
             if self._buggify.happens("epoch-saved-early"):
                 self.epochs.save()
-            self._trace.event("epoch", log=self.directory, epoch=epoch, start=start_offset)
+            self._trace.event("epoch", log=self.directory, epoch=epoch, start=start)
 
     # -- reading --------------------------------------------------------------------------------------------------
 

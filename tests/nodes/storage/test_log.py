@@ -358,6 +358,21 @@ class TestOpening:
         log.close()
         assert opened(disk, clean=True).last_epoch is None
 
+    def test_a_log_that_begins_within_a_batch_knows_the_same_epochs_when_it_is_opened_again(
+        self, disk: SimDisk
+    ) -> None:
+        """DP-15, seed 1011796 of `worlds`: it said that the epoch began with the batch, before its own start."""
+        leader = opened(disk)
+        leader.append_as_leader(batch(7), 1, 0)
+        leader.append_as_leader(batch(4), 4, 0)
+        follower = Log.open(disk, "f-0", SMALL, now_ms=0, trace=NullTrace())
+        follower.restart_at(9)
+        follower.append_as_follower(leader.read(9, 10_000, upper=11, at_least_one=True))
+        assert follower.epochs.entries == [(4, 9)]
+        follower.close()
+        again = Log.open(disk, "f-0", SMALL, now_ms=0, trace=NullTrace(), clean_shutdown=True, start_offset=9)
+        assert again.epochs.entries == [(4, 9)]
+
     def test_a_log_that_never_held_anything_is_closed_without_a_snapshot(self, disk: SimDisk) -> None:
         """A broker may have thousands of them, and stops after the last."""
         log = opened(disk)
