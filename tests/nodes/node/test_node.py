@@ -12,7 +12,7 @@ from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.records import NoOpRecord, encode_record
 from squall.nodes.node.node import Close, Connect, Node, NodeError, Pause, Send
-from squall.nodes.ports import NullTrace
+from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -50,11 +50,13 @@ class Clock:
 class Host:
     """Runs a node's iterations, and connects it to itself, as a combined node needs."""
 
-    def __init__(self, disk: SimDisk | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, disk: SimDisk | None = None, properties: Mapping[str, str] | None = None, trace: Trace | None = None
+    ) -> None:
         self.disk = disk or SimDisk(Random(1))
         self.now = 0
         config = NodeConfig.of(PROPERTIES | dict(properties or {}))
-        self.node = Node(config, disk=self.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0)
+        self.node = Node(config, disk=self.disk, clock=Clock(), rng=Random(2), trace=trace or NullTrace(), now=0)
         self.sent: list[tuple[int, bytes]] = []
         self.effects: list[object] = []
         self._peers: dict[int, int] = {}

@@ -12,6 +12,7 @@ end gives (SN-01 to SN-03).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,6 +69,11 @@ class ReplayedMetadata:
         self.on_reregistered: Callable[[Reregistered, MetadataImage], None] = lambda broker, image: None
         self.snapshots_checked = 0
         self.reassignments_completed = 0
+        self.records: Counter[int] = Counter()
+        """Committed records, those of the quorum itself included, by the quorum's epoch."""
+        self.unclean_elections: Counter[int] = Counter()
+        self.eligible_elections: Counter[int] = Counter()
+        """Elections of replicas that were not in the ISR, by the quorum's epoch."""
         self.image = MetadataImage()
         self._laws = MetadataLaws(self.image)
         self.batch_laws: BatchLaws | None = BatchLaws(self.image)
@@ -79,6 +85,7 @@ class ReplayedMetadata:
     def follow(self, batch: CommittedBatch) -> None:
         """Replay one committed batch; batches arrive in order. Raises InvariantBroken."""
         image = self.image
+        self.records[batch.epoch] += batch.next_offset - batch.base_offset
         reregistered: list[Reregistered] = []
         if not batch.is_control:
             records = [decode_record(value) for value in batch.values]
@@ -93,7 +100,7 @@ class ReplayedMetadata:
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
                 if isinstance(record, PartitionRecord | PartitionChangeRecord):
                     self._laws.after(record, before, offset)
-                    self._tell(record, before)
+                    self._tell(record, before, batch.epoch)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._laws.batch_ended()
         if self.batch_laws is not None:
@@ -138,14 +145,18 @@ class ReplayedMetadata:
                 f"the voters {[list(one.ids) for one in found]}, the log below its end has {list(expected.ids)}",
             )
 
-    def _tell(self, record: PartitionRecord | PartitionChangeRecord, before: PartitionRegistration | None) -> None:
+    def _tell(
+        self, record: PartitionRecord | PartitionChangeRecord, before: PartitionRegistration | None, epoch: int
+    ) -> None:
         topic = self.image.topics.get(record.topic_id)
         now = None if topic is None else topic.partitions.get(record.partition_id)
         if topic is None or now is None:
             return
         if before is not None:
             self.reassignments_completed += bool(leaves_for_good(before, now))
+            self.eligible_elections[epoch] += now.leader != before.leader and now.leader in before.elr
             if is_unclean_election(before, now):
+                self.unclean_elections[epoch] += 1
                 self.on_unclean(topic.name, (topic.id, record.partition_id), now.leader_epoch)
         self.on_partition(topic.name, record.partition_id, now)
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.hosting.hosted_partition import Deadlines, HostedPartition, Parked
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSelector
@@ -24,6 +25,7 @@ from squall.nodes.broker.requests.fetch_sessions import FetchSessions
 from squall.nodes.controller import elections
 from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.changes import ElectionKind, PartitionChanges
 from squall.nodes.controller.controller import QuorumController
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.liveness import Sessions
@@ -34,6 +36,7 @@ from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.metadata.topic import PartitionRegistration
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
+from squall.nodes.node.metrics import broker_metrics
 from squall.nodes.node.node import Node
 from squall.nodes.node.quorum_watch import STANDING, QuorumWatch
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -492,6 +495,28 @@ def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
         return EpochEndAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
+
+
+def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller counts no election of an eligible leader replica."""
+    count = PartitionChanges.count
+
+    def counted(self: PartitionChanges, kind: ElectionKind) -> None:
+        if kind is not ElectionKind.ELIGIBLE:
+            count(self, kind)
+
+    monkeypatch.setattr(PartitionChanges, "count", counted)
+
+
+def says_that_added_replicas_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's metrics count replicas that a reassignment is still adding as missing from the ISR."""
+    assignment = broker_metrics._assignment
+
+    def without_added(broker: Broker, hosted: HostedPartition) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        replicas, _, is_reassigned = assignment(broker, hosted)
+        return replicas, (), is_reassigned
+
+    monkeypatch.setattr(broker_metrics, "_assignment", without_added)
 
 
 def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:

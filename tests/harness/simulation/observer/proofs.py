@@ -781,6 +781,22 @@ PARTS: tuple[Proof, ...] = (
         "test_counted_memory::test_a_response_that_waits_counts_with_its_size",
     ),
     Proof(
+        ToldMetrics,
+        "METRIC",
+        defects.counts_no_eligible_elections,
+        "worlds",
+        "test_told_metrics::test_elections_that_were_lost_with_the_leadership_may_be_counted",
+        seed=3,
+    ),
+    Proof(
+        ToldMetrics,
+        "METRIC",
+        defects.says_that_added_replicas_lack,
+        "worlds",
+        "test_told_metrics::test_a_leader_that_knows_more_than_its_image_may_say_so",
+        seed=2,
+    ),
+    Proof(
         ReadyBrokers,
         "BL-02",
         defects.asks_late_to_be_unfenced,

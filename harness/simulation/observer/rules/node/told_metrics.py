@@ -8,13 +8,19 @@ when all topic-partitions are whole and nobody asks:
   topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent;
   records from producers, by what leaders have appended;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
-* brokers, topics and topic-partitions as the controllers count them; one of these is active.
+* brokers, topics and topic-partitions as the controllers count them; one of these is active;
+* metadata records that it has appended, as the leader and as a follower; elections of eligible leaders and unclean ones
+  that it has decided, by the records of its epochs;
+* how it stands (`told_state.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest snapshot
+  by the files on its disk, the requests that wait at it.
 
 Legal: that no controller is active before an election is over (`voter-crash-storm` seed 70004); an answer that was made
 for a connection which had ended, and that nobody saw. So what is sent may be more than what was seen, unless no
-connection has ended. A produce request that fails while it waits was not refused.
+connection has ended. A produce request that fails while it waits was not refused. An election that was lost with the
+leadership of the quorum counts nevertheless.
 
-Source: docs/metrics.md (KIP-1131, CL-18). Asserted at the end of a run, on nodes of a quorum.
+Source: docs/metrics.md (KIP-1131, CL-18). Asserted at the end of a run, on nodes of a quorum; of brokers, ISRs and
+waiting requests also within it, after one in twenty of the turns that touch metadata.
 """
 
 from __future__ import annotations
@@ -24,6 +30,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from squall.harness.simulation.observer.rules.node.told_state import (
+    Finding,
+    leads_by_its_image,
+    of_leaders,
+    of_logs,
+    of_parked,
+    of_registrations,
+    of_snapshots,
+    of_the_quorum,
+)
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, is_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -51,9 +67,9 @@ WHILE_IT_WAITED = (
 )
 """Errors with which a produce request may end that was not refused."""
 RUNNING = 3
+LOOK_EACH = 20
+"""One in so many turns that touch metadata is followed by a look at the gauges."""
 Told = dict[tuple[Metric, Labels], float]
-Finding = tuple[str, float, float, float]
-"""What is counted, its value by the metrics, and the least and the most that it may be."""
 ANY = float("inf")
 
 
@@ -62,6 +78,10 @@ class _Done:
     """What a process was seen to do in one incarnation."""
 
     incarnation: int
+    is_known: bool = False
+    """Whether it has been looked at after a turn."""
+    examined: int = 0
+    """Its turns that touched metadata."""
     answered: Counter[str] = field(default_factory=Counter)
     opened: Counter[str] = field(default_factory=Counter)
     closed: int = 0
@@ -75,6 +95,10 @@ class _Done:
     to_followers: int = 0
     appended: int = 0
     """Records that its replicas have appended as leaders."""
+    written: Counter[int] = field(default_factory=Counter)
+    """Metadata records that it has appended as the leader of the quorum, by epoch."""
+    fetched: int = 0
+    """Metadata records that it has appended as a follower."""
 
 
 class ToldMetrics(Rule):
@@ -88,6 +112,7 @@ class ToldMetrics(Rule):
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if "broker" not in fields:
+            self._metadata_appended(fields)
             return
         process = self.cluster.processes[self.cluster.names[int(fields["broker"])]]
         if not isinstance(process.node, Node) or process.node.broker is None:
@@ -96,18 +121,46 @@ class ToldMetrics(Rule):
         if hosted is not None and hosted.replica.is_leader:
             self._of(process).appended += int(fields["last"]) - int(fields["first"]) + 1
 
+    def _metadata_appended(self, fields: Mapping[str, Any]) -> None:
+        process = self.cluster.processes[self.cluster.names[int(fields["node"])]]
+        count = int(fields["last"]) - int(fields["first"]) + 1
+        if not isinstance(process.node, Node):
+            return
+        if process.node.raft.is_leader:
+            self._of(process).written[int(fields["epoch"])] += count
+        else:
+            self._of(process).fetched += count
+
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         if not isinstance(node, Node):
             return
-        is_first = self._done.get(process.name) is None or self._done[process.name].incarnation != process.incarnation
         done = self._of(process)
-        if is_first:
+        if not done.is_known:
+            done.is_known = True
             done.answered += _answered_unseen(node)
         for method, arguments in process.last_inputs:
             if arguments[0] > 0 and method.__name__ == "opened":
                 done.opened[str(arguments[1])] += 1
             elif arguments[0] > 0 and method.__name__ == "closed":
                 done.closed += 1
+
+    def images_examined(self, process: SimProcess, node: BaseNode) -> None:
+        done = self._done.get(process.name)
+        if done is None or not isinstance(node, Node):
+            return
+        done.examined += 1
+        if done.examined % LOOK_EACH:
+            return
+        told = collected(node, process.now)
+        findings: list[Finding] = []
+        if node.controller is not None:
+            findings += of_registrations(told, node.controller.committed)
+        if node.broker is not None:
+            findings += of_parked(told, node.broker)
+            if leads_by_its_image(node.broker, node.config.node_id):
+                findings += of_leaders(told, node.broker, node.config.node_id, node.config.min_insync_replicas)
+        for what, value, least, most in findings:
+            _check(process.name, what, value, least, most)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer = request.answer
@@ -128,17 +181,41 @@ class ToldMetrics(Rule):
         for name, node in nodes.items():
             if newest is None:
                 continue
-            findings = list(_of_requests(told[name], self._of(processes[name])))
+            findings = [*_of_requests(told[name], self._of(processes[name])), *self._of_state(told[name], name, node)]
             if node.broker is not None:
                 findings += _of_topic_partitions(told[name], node.broker, node.config.node_id)
             if node.controller is not None and node.controller.committed.last_offset == newest.last_offset:
-                findings += _of_the_cluster(told[name], newest)
+                findings += [*_of_the_cluster(told[name], newest), *of_registrations(told[name], newest)]
+                findings += self._of_elections(told[name], self._of(processes[name]))
             for what, value, least, most in findings:
                 _check(name, what, value, least, most)
         active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node.controller]
         if active:
             least = int(any(_commits(node) for node in nodes.values()))
             _check("the controllers together", "active controllers", sum(active), least, 1)
+
+    def _of_state(self, told: Told, name: str, node: Node) -> Iterator[Finding]:
+        process = self.cluster.processes[name]
+        done = self._of(process)
+        yield from of_the_quorum(told, node, self.cluster.metadata.voters)
+        yield names.RAFT_APPENDED.name, told[names.RAFT_APPENDED, ()], done.written.total(), done.written.total()
+        yield names.RAFT_FETCHED.name, told[names.RAFT_FETCHED, ()], done.fetched, done.fetched
+        yield from of_snapshots(told, node, process.disk)
+        if node.broker is not None:
+            yield from of_leaders(told, node.broker, node.config.node_id, node.config.min_insync_replicas)
+            yield from of_parked(told, node.broker)
+            yield from of_logs(told, node.broker, process.disk)
+
+    def _of_elections(self, told: Told, done: _Done) -> Iterator[Finding]:
+        """Elections that a controller has decided: those committed, and those that were lost with its leadership."""
+        metadata = self.cluster.metadata
+        is_committed = all(metadata.records[epoch] == count for epoch, count in done.written.items())
+        for metric, elected in (
+            (names.UNCLEAN_ELECTIONS, metadata.unclean_elections),
+            (names.ELIGIBLE_ELECTIONS, metadata.eligible_elections),
+        ):
+            least = sum(elected[epoch] for epoch in done.written)
+            yield metric.name, told[metric, ()], least, least if is_committed else ANY
 
     def _of(self, process: SimProcess) -> _Done:
         done = self._done.get(process.name)
