@@ -497,6 +497,16 @@ def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
 
 
+def asks_for_no_fetch_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower without a fetch session asks for none."""
+    following = FetchSession.next
+
+    def without(self: FetchSession) -> tuple[int, int]:
+        return following(self) if self.established else (0, -1)
+
+    monkeypatch.setattr(FetchSession, "next", without)
+
+
 def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller counts no election of an eligible leader replica."""
     count = PartitionChanges.count

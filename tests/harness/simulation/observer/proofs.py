@@ -797,6 +797,14 @@ PARTS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
+        ContinuedSessions,
+        "DP-04",
+        defects.asks_for_no_fetch_session,
+        "worlds",
+        "test_continued_sessions::test_consumers_may_begin_as_many_sessions_as_they_like",
+        seed=1,
+    ),
+    Proof(
         ReadyBrokers,
         "BL-02",
         defects.asks_late_to_be_unfenced,

@@ -1,8 +1,11 @@
 """DP-04: a follower goes on in the fetch session that its leader gave it (KIP-227).
 
 A follower that does not names all of its topic-partitions in every fetch, and leaves a session behind with each.
-Nothing is lost but time and room, so nobody notices. Asserted when a leader answers a follower's Fetch: if the answer
-before it, on the same connection, named a session and no error, the fetch is of that session, or ends it.
+Nothing is lost but time and room, so nobody notices. Asserted when a leader answers a follower's Fetch:
+
+* if the answer before it, on the same connection, named a session and no error, the fetch is of that session and names
+  the next epoch, or ends it with epoch 0
+* a fetch that names no session asks for one, by epoch 0
 
 Legal: a fetch on another connection, since the answer may have been lost with the first one; a follower that has begun
 to follow this leader anew; the first fetch after an error, and after an answer without a session; a stranger that sends
@@ -19,7 +22,7 @@ from squall.harness.simulation.observer.rules.rule import Rule, is_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
-from squall.nodes.broker.requests.fetch_sessions import fetcher_of
+from squall.nodes.broker.requests.fetch_sessions import INT_MAX, fetcher_of
 from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -27,11 +30,17 @@ from squall.nodes.replication.fetcher import ReplicaFetcher
 
 
 class _Given(NamedTuple):
-    """The session that a follower's fetcher was given on a connection; 0 for none."""
+    """The session that a follower's fetcher was given on a connection, 0 for none, and the epoch that follows."""
 
     fetcher: ReplicaFetcher
     connection: int
     session: int
+    epoch: int
+
+
+def _epoch_after(epoch: int) -> int:
+    """The epoch of the fetch after one, in the same session."""
+    return 1 if epoch == INT_MAX else epoch + 1
 
 
 class ContinuedSessions(Rule):
@@ -56,14 +65,20 @@ class ContinuedSessions(Rule):
             return
         key = (process.name, follower)
         given = self._given.get(key)
-        self._given[key] = _Given(fetcher, request.connection, 0 if told.error_code else told.session_id)
+        session = 0 if told.error_code else told.session_id
+        self._given[key] = _Given(fetcher, request.connection, session, _epoch_after(asked.session_epoch))
+        named = f"session {asked.session_id}, epoch {asked.session_epoch}"
+        if asked.session_id == 0 and asked.session_epoch != 0:
+            raise InvariantBroken(
+                "DP-04", f"{self.cluster.names[follower]} has no fetch session at {process.name}, and names {named}"
+            )
         if given is None or given[:2] != (fetcher, request.connection) or not given.session:
             return
-        if asked.session_id != given.session:
+        if asked.session_id != given.session or asked.session_epoch not in (0, given.epoch):
             raise InvariantBroken(
                 "DP-04",
-                f"{self.cluster.names[follower]} was given fetch session {given.session} by {process.name}, and names "
-                f"session {asked.session_id}, epoch {asked.session_epoch}, in its next fetch",
+                f"{self.cluster.names[follower]} was given fetch session {given.session} by {process.name}, whose next "
+                f"epoch is {given.epoch}, and names {named} in its next fetch",
             )
 
     def _fetcher(self, follower: int, leader: int, address: str | None) -> ReplicaFetcher | None:

@@ -10,6 +10,7 @@ import pytest
 from squall.harness.simulation.observer.rules.clients.continued_sessions import ContinuedSessions
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.broker.requests.fetch_sessions import INT_MAX
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
@@ -60,8 +61,29 @@ def test_a_follower_that_forgets_its_session_breaks_dp_04() -> None:
     leader = Leader()
     leader.answers((0, 0), 7)
     leader.answers((7, 1), 7)
-    with pytest.raises(InvariantBroken, match=r"^DP-04: b2 was given fetch session 7 by b1, and names session 0"):
+    with pytest.raises(InvariantBroken, match=r"^DP-04: b2 was given fetch session 7 by b1, whose next epoch is 2, and names session 0"):
         leader.answers((0, 0), 8)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1, 3])
+def test_a_follower_that_names_another_epoch_of_its_session_breaks_dp_04(epoch: int) -> None:
+    leader = Leader()
+    leader.answers((0, 0), 7)
+    leader.answers((7, 1), 7)
+    with pytest.raises(InvariantBroken, match=rf"next epoch is 2, and names session 7, epoch {epoch} in"):
+        leader.answers((7, epoch), 7)
+
+
+def test_the_epochs_of_a_session_begin_again_after_the_last() -> None:
+    leader = Leader()
+    leader.answers((7, INT_MAX), 7)
+    leader.answers((7, 1), 7)
+
+
+def test_a_follower_that_asks_for_no_session_breaks_dp_04() -> None:
+    leader = Leader()
+    with pytest.raises(InvariantBroken, match=r"^DP-04: b2 has no fetch session at b1, and names session 0, epoch -1$"):
+        leader.answers((0, -1), 0)
 
 
 def test_a_fetch_on_another_connection_may_begin_another_session() -> None:
