@@ -90,8 +90,7 @@ class _Asked(NamedTuple):
 class ReplicaFetcher:
     """Follows one leader broker.
 
-    The node drains `requests`; the broker drains `advanced`: replicas whose high watermark has moved. `truncations`,
-    `failures` and `bytes_in` are counters.
+    The node drains `requests`; the broker drains `advanced`: replicas whose high watermark has moved.
     """
 
     def __init__(
@@ -108,8 +107,6 @@ class ReplicaFetcher:
         self.leader = leader
         self.requests: list[OutboundRequest] = []
         self.advanced: list[TopicPartitionReplica] = []
-        self.truncations = 0
-        self.failures = 0
         self.bytes_in = 0
         self._config = config
         self._broker_epoch = broker_epoch
@@ -305,7 +302,6 @@ class ReplicaFetcher:
         if isinstance(response, FetchResponse) and response.error_code in _SESSION_ERRORS:
             self.tick(now)
             return
-        self.failures += 1
         self._rest_until = now + self._config.fetch_backoff
 
     def _is_current(self, key: _Key, one: _Asked) -> bool:
@@ -321,7 +317,6 @@ class ReplicaFetcher:
         replica = one.followed.replica
         if data.error_code == NO_ERROR:
             if data.diverging_epoch.epoch >= 0:
-                self.truncations += 1
                 high_watermark = replica.high_watermark
                 replica.truncate_diverging(now, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 self._note_move(replica, high_watermark)
@@ -360,7 +355,6 @@ class ReplicaFetcher:
             self.advanced.append(replica)
 
     def _failed(self, now: int, key: _Key) -> None:
-        self.failures += 1
         self._rest(key, now + self._config.fetch_backoff)
 
     # -- out of range -------------------------------------------------------------------------------------------

@@ -887,6 +887,11 @@ def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogManager, "retire_strays", lambda self: None)
 
 
+def does_not_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate whose time is over neither backs off nor stands again."""
+    monkeypatch.setattr(Quorum, "back_off", lambda self, now: None)
+
+
 def never_stands_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A candidate that has lost grants itself more time, and does not stand again."""
     back_off = Quorum.back_off

@@ -774,6 +774,14 @@ PARTS: tuple[Proof, ...] = (
         seed=4,
     ),
     Proof(
+        GivenUpElections,
+        "ELECT",
+        defects.does_not_back_off,
+        "worlds",
+        "test_given_up_elections::test_an_observer_waits_for_no_election",
+        seed=4,
+    ),
+    Proof(
         CountedMemory,
         "BUDGET",
         defects.counts_no_waiting_responses,

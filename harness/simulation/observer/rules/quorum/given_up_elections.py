@@ -11,6 +11,9 @@ lost, since it may have been heard again.
 
 Asserted after each turn of a candidate as well: the time of its election stays what it was, unless it backs off. One
 that grants itself more time never stands again.
+
+Asserted after each turn of a voter that waits, stands or backs off: the time at which it does something else has not
+come. One that lets it pass depends on the others to elect a leader.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
-from squall.nodes.raft.roles import Candidate, Prospective, Unattached
+from squall.nodes.raft.roles import Candidate, Prospective, Resigned, Unattached
 
 
 class _Standing(NamedTuple):
@@ -53,6 +56,12 @@ class GivenUpElections(Rule):
         stood = self._standing.pop(process.name, None) if self._standing else None
         if stood is not None and stood.incarnation == process.incarnation and stood.voters == tuple(raft.voters.ids):
             _check(process, stood, role)
+        if isinstance(role, Unattached | Resigned | Prospective | Candidate) and role.election_at <= process.now:
+            raise InvariantBroken(
+                "ELECT",
+                f"{process.name} is {role.name} in quorum epoch {role.epoch}, and has let the end of that time pass, "
+                f"{process.now - role.election_at} us ago",
+            )
         if isinstance(role, Candidate | Prospective) and not (isinstance(role, Candidate) and role.backing_off):
             voters = tuple(raft.voters.ids)
             self._standing[process.name] = _Standing(process.incarnation, role, role.election_at, voters)

@@ -9,6 +9,7 @@ import pytest
 
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.raft.config import NEVER
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 
@@ -73,7 +74,7 @@ def test_one_that_backs_off_has_another_time() -> None:
     election = Election().refused_by(2, 3, 4)
     election.backs_off()
     election.role.election_at += 50
-    election.turns(ENDS)
+    election.turns(BEGAN + 60)
 
 
 def test_its_time_may_be_over() -> None:
@@ -129,3 +130,27 @@ def test_a_candidate_that_backs_off_already_is_not_judged_again() -> None:
     election = Election().refused_by(2, 3, 4)
     election.backs_off()
     election.turns(BEGAN + 2)
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        Unattached(EPOCH, None, ENDS),
+        Candidate(EPOCH, ReplicaKey(1), 0, ENDS, {}, {1: True}),
+        Candidate(EPOCH, ReplicaKey(1), 0, ENDS, {}, {1: True}, backing_off=True),
+        Prospective(EPOCH, None, None, 0, ENDS, {}, {1: True}),
+        Resigned(EPOCH, 1, (), ENDS, {}),
+    ],
+    ids=["waits", "stands", "backs off", "asks for pre-votes", "has resigned"],
+)
+def test_a_voter_that_lets_its_time_pass_breaks_it(role: object) -> None:
+    election = Election()
+    election.rule.died(election.process)
+    election.becomes(role, ENDS - 1)
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 is .* in quorum epoch 5, and has let .* pass, 1 us ago$"):
+        election.turns(ENDS + 1)
+
+
+def test_an_observer_waits_for_no_election() -> None:
+    election = Election()
+    election.becomes(Unattached(EPOCH, None, NEVER), 9_000)
