@@ -9,7 +9,10 @@ connections without responses:
   since a removed voter's address stays unknown while another one leads (`worlds` seed 996747);
 * after a failure a link pauses before it connects again, from 50 ms doubling to 1 s, with jitter (FD-01: a returning
   peer is found within a second);
-* a request past its deadline ends, and with it the connection it was sent on, since the response may still arrive;
+* a request past its deadline ends, and with it the connection it was sent on, since the response may still arrive. As
+  in Kafka, a request to a certain node has its whole time-out from when it is sent, however long it waited for the
+  connection: else the pause after a failure could leave less of it than a fetch waits, each time anew (`worlds` seeds
+  1024500, 1024821). One to the active controller has it from its submission, since others wait for its outcome;
 * a connection not established within `CONNECT_TIMEOUT` is abandoned: in a network partition the retransmissions of a
   connect become rarer, and a new connect finds the healed network sooner.
 
@@ -214,8 +217,11 @@ class Links:
                     asked=asked_of(request.message),
                     request=waiting.number,
                 )
+            deadline = waiting.deadline
+        else:
+            deadline = now + request.timeout
         version = self._version_of(request.message, to_controller=link.to_controller)
-        chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
+        chunks = link.session.send(request.message, version, now, deadline, complete)
         self._outbox.append(Send(link.connection, chunks, early=request.message.API_KEY == ApiKey.APPEND_ENTRIES))
 
     def _follow_controller(self, waiting: _Waiting) -> Complete:

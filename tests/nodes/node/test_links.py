@@ -163,6 +163,35 @@ def test_a_request_past_its_deadline_ends_with_its_connection(fixture: Fixture) 
     assert fixture.effects() == [Close(-1)]
 
 
+@pytest.mark.parametrize(
+    ("destination", "ends_at"), [(ToBroker(2), SECOND + 600_000), (ToVoter(101), SECOND + 600_000)]
+)
+def test_a_request_to_a_certain_node_has_its_whole_time_from_when_it_is_sent(
+    fixture: Fixture, destination: Destination, ends_at: int
+) -> None:
+    """`worlds` seeds 1024500 and 1024821: a fetch waited for its connection, then for longer than was left."""
+    fixture.ask(FetchRequest(), destination, timeout=SECOND)
+    fixture.links.opened(600_000, -1)
+    assert fixture.links.deadline() == ends_at
+    fixture.links.tick(ends_at - 1)
+    assert fixture.ends == []
+    fixture.links.tick(ends_at)
+    assert fixture.ends == [None]
+
+
+def test_a_request_that_is_not_sent_in_its_time_ends(fixture: Fixture) -> None:
+    fixture.ask(FetchRequest(), ToBroker(2), timeout=SECOND // 2)
+    fixture.links.tick(SECOND // 2)
+    assert fixture.ends == [None]
+
+
+def test_a_request_to_the_active_controller_has_its_time_from_its_submission(fixture: Fixture) -> None:
+    """Another may wait for the outcome: the client whose request was forwarded."""
+    fixture.ask(heartbeat(), ToActiveController(), timeout=SECOND)
+    fixture.links.opened(600_000, -1)
+    assert fixture.links.deadline() == SECOND
+
+
 def test_a_connection_that_is_not_established_in_time_is_given_up(fixture: Fixture) -> None:
     fixture.ask(FetchRequest(), ToBroker(2))
     fixture.effects()

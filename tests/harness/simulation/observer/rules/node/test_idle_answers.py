@@ -33,7 +33,7 @@ class Idle:
         cluster.set_members({"c1": self.member}, {})
         self.rule = IdleAnswers(cluster)
         config = SimpleNamespace(controller_quorum_fetch_timeout_ms=fetch_timeout_ms)
-        self.node: Any = SimpleNamespace(config=config, raft=SimpleNamespace(pulls=pulls))
+        self.node: Any = SimpleNamespace(config=config, raft=SimpleNamespace(pulls=pulls), broker=None)
         self.rule.idle(IDLE_SINCE)
 
     def answers(self, body: Any, response: Any, received_at: int = 11 * SECOND) -> None:
@@ -64,6 +64,16 @@ def test_an_error_however_deep_in_an_answer_is_a_breach() -> None:
 
 def test_a_request_from_before_that_time_may_be_refused() -> None:
     Idle().answers(FetchRequest(replica_id=2), fetch_response(UNKNOWN_LEADER_EPOCH), received_at=IDLE_SINCE - 1)
+
+
+@pytest.mark.parametrize(("offset", "legal"), [(8, True), (7, False)])
+def test_an_error_of_the_first_that_reads_new_metadata_is_legal(offset: int, legal: bool) -> None:
+    """`worlds` seed 1024400: a leader learned in this turn that it leads no more, before it answered."""
+    idle = Idle()
+    idle.rule.cluster.images.newest_offset = 7
+    idle.node.broker = SimpleNamespace(image=SimpleNamespace(last_offset=offset))
+    with nullcontext() if legal else pytest.raises(InvariantBroken, match=r"^IDLE: "):
+        idle.answers(FetchRequest(replica_id=2), fetch_response(UNKNOWN_LEADER_EPOCH))
 
 
 @pytest.mark.parametrize(("settled_us", "legal"), [(SECOND - 1, True), (SECOND, False)])
