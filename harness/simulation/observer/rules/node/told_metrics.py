@@ -9,8 +9,8 @@ when all topic-partitions are whole and nobody asks:
   records from producers, by what leaders have appended;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
 * brokers, topics and topic-partitions as the controllers count them; one of these is active;
-* metadata records that it has appended, as the leader and as a follower; elections of eligible leaders and unclean ones
-  that it has decided, by the records of its epochs;
+* metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; elections of
+  eligible leaders and unclean ones that it has decided, by the records of its epochs;
 * how it stands (`told_state.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest snapshot
   by the files on its disk, the requests that wait at it.
 
@@ -99,18 +99,23 @@ class _Done:
     """Metadata records that it has appended as the leader of the quorum, by epoch."""
     fetched: int = 0
     """Metadata records that it has appended as a follower."""
+    loaded: int = 0
+    """Snapshots from which its controller or broker has taken an image."""
 
 
 class ToldMetrics(Rule):
     """See the module."""
 
-    events = ("append",)
+    events = ("append", "snapshot_loaded")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._done: dict[str, _Done] = {}
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        if name == "snapshot_loaded":
+            self._of(self.cluster.processes[self.cluster.names[int(fields["node"])]]).loaded += 1
+            return
         if "broker" not in fields:
             self._metadata_appended(fields)
             return
@@ -200,6 +205,7 @@ class ToldMetrics(Rule):
         yield from of_the_quorum(told, node, self.cluster.metadata.voters)
         yield names.RAFT_APPENDED.name, told[names.RAFT_APPENDED, ()], done.written.total(), done.written.total()
         yield names.RAFT_FETCHED.name, told[names.RAFT_FETCHED, ()], done.fetched, done.fetched
+        yield names.LOADED_SNAPSHOTS.name, told[names.LOADED_SNAPSHOTS, ()], done.loaded, done.loaded
         yield from of_snapshots(told, node, process.disk)
         if node.broker is not None:
             yield from of_leaders(told, node.broker, node.config.node_id, node.config.min_insync_replicas)

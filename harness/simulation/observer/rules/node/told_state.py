@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.broker.broker import Broker
+from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from squall.nodes.metadata.topic_configs import MIN_ISR, effective_value
 from squall.nodes.node.metrics import metric_names as names
@@ -51,6 +52,9 @@ def of_the_quorum(told: Told, node: Node, committed_voters: VoterSet | None) -> 
     ]
     if node.controller is not None:
         expected.append((names.COMMITTED_OFFSET, raft.high_watermark - 1))
+    image = node.broker.image if node.broker is not None else node.controller.committed if node.controller else None
+    if image is not None:
+        expected.append((names.METADATA_VERSION, image.features.get(METADATA_VERSION, -1)))
     if isinstance(raft.role, Leader):
         expected.append((names.RAFT_OBSERVERS, len(raft.role.observers)))
         if committed_voters is not None and not raft.voters_uncommitted:

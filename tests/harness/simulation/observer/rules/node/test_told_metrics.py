@@ -235,6 +235,8 @@ def test_logs_and_snapshots_are_what_the_disk_has() -> None:
         (names.RAFT_END_EPOCH, ()),
         (names.RAFT_OBSERVERS, ()),
         (names.SNAPSHOT_BYTES, ()),
+        (names.LOADED_SNAPSHOTS, ()),
+        (names.METADATA_VERSION, ()),
         (names.SHUTTING_DOWN_BROKERS, ()),
         (names.APPLIED_OFFSET, ()),
         (names.BROKER_APPLIED_OFFSET, ()),
