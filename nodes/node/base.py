@@ -231,6 +231,8 @@ class BaseNode(ABC):
         nearest = min(self.links.deadline(), self.connections.idle_due)
         for channel in self._channels:
             if channel.is_strained:
+                if channel.relieved():  # what was answered since the last look has made room (`worlds` seed 355)
+                    return 0
                 if not channel.budget.has_room and self.connections.frees_memory(channel):
                     return 0
                 nearest = min(nearest, channel.budget.due())

@@ -240,6 +240,11 @@ class RequestChannel:
         self.has_paused = bool(self._paused)
 
     @property
+    def paused(self) -> Sequence[Connection]:
+        """The connections that feed it and are paused, first paused first."""
+        return tuple(self._paused.values())
+
+    @property
     def is_strained(self) -> bool:
         """Whether connections are paused or memory is short; if not, there is nothing to resume or to close."""
         budget = self.budget
@@ -308,6 +313,16 @@ class Connections:
             if connection.channel is channel
             for inbound in connection.in_flight
         )
+
+    def find(self, identity: int) -> Connection | None:
+        """Return an open connection; for observers."""
+        return self._open.get(identity)
+
+    def paused(self) -> Iterator[Connection]:
+        """Return the connections from which the host does not read, of all channels; for observers."""
+        for channel in set(self._channels.values()):
+            if channel.has_paused:
+                yield from channel.paused
 
     def in_flight(self, identity: int) -> Sequence[Inbound]:
         """Return the requests of a connection whose responses have not left, oldest first; none if it is not open."""

@@ -52,6 +52,7 @@ from squall.harness.simulation.observer.rules.node.counted_memory import Counted
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.idle_answers import IdleAnswers
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
+from squall.harness.simulation.observer.rules.node.paused_connections import PausedConnections
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
@@ -166,6 +167,7 @@ RULES: tuple[type[Rule], ...] = (
     IdleAnswers,
     BegunConnections,
     CountedMemory,
+    PausedConnections,
     DueWork,
     LimitedTurns,
     ToldMetrics,

@@ -16,6 +16,7 @@ schedule can be shortened without shifting unrelated draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -347,6 +348,11 @@ class SimProcess:
     def _bind(self, end: ConnectionEnd, connection: int) -> None:
         self._ends[connection] = end
         self._ids[end.identity] = connection
+
+    @property
+    def held_connections(self) -> AbstractSet[int]:
+        """The connections from which the host does not read, because the node asked for it."""
+        return self._held.keys()
 
     def peer_address(self, connection: int) -> str | None:
         """Return the address at the other end of an open connection; None if it has ended."""

@@ -137,6 +137,19 @@ def test_clients_are_not_served_before_the_broker_is_unfenced() -> None:
     assert host.answered(1) == [asked]
 
 
+def test_a_node_that_may_read_on_from_a_paused_connection_is_called_at_once(host: Host) -> None:
+    """`worlds` seed 355: an answer after the flush had made room, and the next turn was far away."""
+    host.open(1)
+    host.iterate()
+    assert host.node.deadline() > host.now
+    connection = host.node.connections.find(1)
+    assert connection is not None
+    host.node.connections._pause(connection)
+    assert host.node.deadline() == 0
+    host.iterate()
+    assert not connection.paused and host.node.deadline() > host.now
+
+
 def test_inputs_are_only_queued(host: Host) -> None:
     host.open(1)
     host.send(1, MetadataRequest(), 12)

@@ -541,6 +541,11 @@ def counts_no_refused_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fetch, "_count", counted)
 
 
+def resumes_none_that_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was paused because the channel was full is not resumed when others have made room."""
+    monkeypatch.setattr(RequestChannel, "relieved", lambda self: [])
+
+
 def counts_no_waiting_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response that waits for an earlier one counts with the size of its request."""
     charge = Connections._charge

@@ -281,7 +281,13 @@ class HandMadeProcess:
             consumers={},
             removed=False,
         )
-        self.connections = SimpleNamespace(unanswered=lambda: iter(self.requests), on_answer=None)
+        self.held_connections: frozenset[int] = frozenset()
+        self.connections = SimpleNamespace(
+            unanswered=lambda: iter(self.requests),
+            on_answer=None,
+            paused=lambda: iter(()),
+            find=lambda connection: None,
+        )
         self.note_topic_id()
 
     def note_topic_id(self) -> None:

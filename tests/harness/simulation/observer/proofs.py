@@ -64,6 +64,7 @@ from squall.harness.simulation.observer.rules.node.counted_memory import Counted
 from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.rules.node.idle_answers import IdleAnswers
 from squall.harness.simulation.observer.rules.node.limited_turns import LimitedTurns
+from squall.harness.simulation.observer.rules.node.paused_connections import PausedConnections
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
@@ -706,6 +707,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_counted_memory::test_what_is_held_counts_until_its_connection_ends",
         seed=1,
+    ),
+    Proof(
+        PausedConnections,
+        "PAUSED",
+        defects.resumes_none_that_waits_for_others,
+        "worlds",
+        "test_paused_connections::test_a_reason_may_be_over_at_the_end_of_one_turn",
+        seed=3,
     ),
     Proof(
         DueWork,

@@ -128,9 +128,9 @@ class ToldMetrics(Rule):
 
     def _metadata_appended(self, fields: Mapping[str, Any]) -> None:
         process = self.cluster.processes[self.cluster.names[int(fields["node"])]]
-        count = int(fields["last"]) - int(fields["first"]) + 1
         if not isinstance(process.node, Node):
             return
+        count = int(fields["last"]) - int(fields["first"]) + 1
         if process.node.raft.is_leader:
             self._of(process).written[int(fields["epoch"])] += count
         else:
