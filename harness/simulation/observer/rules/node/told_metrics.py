@@ -9,8 +9,9 @@ when all topic-partitions are whole and nobody asks:
   records from producers, by what leaders have appended;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
 * brokers, topics and topic-partitions as the controllers count them; one of these is active;
-* metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; elections of
-  eligible leaders and unclean ones that it has decided, by the records of its epochs;
+* metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; leaders of the
+  quorum that it has known after its turns;
+* elections of eligible leaders and unclean ones that it has decided, by the records of its epochs;
 * how it stands (`told_state.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest snapshot
   by the files on its disk, the requests that wait at it.
 
@@ -99,6 +100,9 @@ class _Done:
     """Metadata records that it has appended as the leader of the quorum, by epoch."""
     fetched: int = 0
     """Metadata records that it has appended as a follower."""
+    leader: tuple[int | None, int] | None = None
+    leaders: int = 0
+    """The leader and epoch of the quorum that it knew after its last turn, and how many of them it has known."""
     loaded: int = 0
     """Snapshots from which its controller or broker has taken an image."""
 
@@ -143,6 +147,10 @@ class ToldMetrics(Rule):
         if not done.is_known:
             done.is_known = True
             done.answered += _answered_unseen(node)
+        leader = node.raft.leader_and_epoch
+        if leader != done.leader:
+            done.leader = leader
+            done.leaders += leader[0] is not None
         for method, arguments in process.last_inputs:
             if arguments[0] > 0 and method.__name__ == "opened":
                 done.opened[str(arguments[1])] += 1
@@ -205,6 +213,7 @@ class ToldMetrics(Rule):
         yield from of_the_quorum(told, node, self.cluster.metadata.voters)
         yield names.RAFT_APPENDED.name, told[names.RAFT_APPENDED, ()], done.written.total(), done.written.total()
         yield names.RAFT_FETCHED.name, told[names.RAFT_FETCHED, ()], done.fetched, done.fetched
+        yield names.NEW_CONTROLLERS.name, told[names.NEW_CONTROLLERS, ()], done.leaders, done.leaders
         yield names.LOADED_SNAPSHOTS.name, told[names.LOADED_SNAPSHOTS, ()], done.loaded, done.loaded
         yield from of_snapshots(told, node, process.disk)
         if node.broker is not None:

@@ -236,6 +236,7 @@ def test_logs_and_snapshots_are_what_the_disk_has() -> None:
         (names.RAFT_OBSERVERS, ()),
         (names.SNAPSHOT_BYTES, ()),
         (names.LOADED_SNAPSHOTS, ()),
+        (names.NEW_CONTROLLERS, ()),
         (names.METADATA_VERSION, ()),
         (names.SHUTTING_DOWN_BROKERS, ()),
         (names.APPLIED_OFFSET, ()),
