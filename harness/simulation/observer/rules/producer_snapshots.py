@@ -10,11 +10,14 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
   one of the records that come to be there;
 * when a host has started again, its replica knows the batches of the newest snapshot that its log reaches, apart from
   those that later batches have pushed out of the last five (rule 7). A clean stop writes one at the log's end, so when
-  a host has died, the rule reads the newest file that is there. A power loss may take that file with it.
+  a host has died, the rule reads the newest file that is there. A power loss may take that file with it;
+* when the run ends, a log has at most two snapshots below its first segment, which were its newest when the segments
+  before it were removed: no recovery would start from others, and they would grow to any number.
 
-Legal: a producer that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was
-truncated below the snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault
-has wiped or made lie. Source: KIP-98.
+Legal: others that were there when the host last died, since that may have been before they were removed; a producer
+that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was truncated below the
+snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault has wiped or made
+lie. Source: KIP-98.
 """
 
 from __future__ import annotations
@@ -57,18 +60,32 @@ class ProducerSnapshots(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._kept: dict[tuple[str, TopicPartitionId], _Kept] = {}
+        self._left_over: dict[str, set[str]] = {}
+        """By host, the unneeded snapshots that were on its disk when its node last died."""
 
     def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
         replicas = {self.cluster.names[one] for one in self.cluster.images.newest[key].replicas}
         for place in [place for place in self._kept if place[1] == key and place[0] not in replicas]:
             del self._kept[place]
 
+    def at_end(self) -> None:
+        for process in self.cluster.processes.values():
+            if process.node is not None:
+                unneeded = unneeded_snapshots(process.disk) - self._left_over.get(process.name, set())
+                if unneeded:
+                    raise InvariantBroken(
+                        "DP-05", f"{process.name} keeps snapshots of producers that no recovery needs: {min(unneeded)}"
+                    )
+
     def died(self, process: SimProcess) -> None:
+        self._left_over[process.name] = unneeded_snapshots(process.disk)
         for (name, _), kept in self._kept.items():
             if name == process.name:
                 kept.left = newest_left(process.disk, kept.directory)
 
     def power_lost(self, name: str) -> None:
+        if name in self.cluster.processes:
+            self._left_over[name] = unneeded_snapshots(self.cluster.processes[name].disk)
         for place, kept in self._kept.items():
             if place[0] == name:
                 kept.left = None
@@ -118,6 +135,18 @@ def check_none_above(log: str, process: SimProcess, replica: TopicPartitionRepli
             "DP-05",
             f"{log}: {process.name} has a snapshot of producers at {at}, and its log ends at {replica.end_offset}",
         )
+
+
+def unneeded_snapshots(disk: SimDisk) -> set[str]:
+    """Return the paths of snapshots below the first segment of their log, but for the newest two of them."""
+    found: set[str] = set()
+    with disk.at_no_cost():
+        for directory in disk.list(""):
+            names = disk.list(directory)
+            first = min((int(name.removesuffix(".log")) for name in names if name.endswith(".log")), default=0)
+            below = sorted(at for at in _snapshots_in(disk, directory) if at < first)
+            found |= {f"{directory}/{at:020d}{SUFFIX}" for at in below[:-2]}
+    return found
 
 
 def _snapshots_in(disk: SimDisk, directory: str) -> list[int]:

@@ -73,6 +73,7 @@ from squall.nodes.replication.serving import LATEST_TIMESTAMP, ServingReplica
 from squall.nodes.storage import retention
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
+from squall.nodes.storage.producers import ProducerStates
 from squall.nodes.storage.segment import Segment, index_name
 from squall.nodes.storage.time_index import NO_TIMESTAMP
 
@@ -495,6 +496,11 @@ def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
         return EpochEndAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
+
+
+def keeps_snapshots_of_removed_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log keeps the snapshots of producers that belong to segments which are removed."""
+    monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)
 
 
 def asks_for_no_fetch_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -814,6 +814,14 @@ PARTS: tuple[Proof, ...] = (
         seed=2,
     ),
     Proof(
+        ProducerSnapshots,
+        "DP-05",
+        defects.keeps_snapshots_of_removed_segments,
+        "worlds",
+        "test_producer_snapshots::test_a_node_may_die_before_it_has_removed_them",
+        seed=3,
+    ),
+    Proof(
         ContinuedSessions,
         "DP-04",
         defects.asks_for_no_fetch_session,

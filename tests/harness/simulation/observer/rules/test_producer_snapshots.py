@@ -13,7 +13,10 @@ from squall.harness.simulation.observer.rules.rule import ReplicaTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken, ObservedLog, SeenReplica
 from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.storage.config import LogConfig
+from squall.nodes.storage.log import Log
 from squall.nodes.storage.producers import ProducerStates
 
 PRODUCER = 7
@@ -258,3 +261,60 @@ def test_a_snapshot_at_the_logs_end_may_stay() -> None:
     host.end = 3
     host.producers.restore(3)
     host.look(cut=3)
+
+
+# -- the end of a run ---------------------------------------------------------------------------------------------
+
+
+class Ended:
+    """A host whose log has six segments of one batch each, and began at the first; the run ends."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Random(0))
+        self.log = Log.open(self.disk, "events-0", LogConfig(segment_bytes=1), now_ms=0, trace=NullTrace())
+        for sequence in range(6):
+            batch = build_batch([Record(value=b"v")], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence)
+            self.log.append_as_leader(batch, 0, 0)
+        self.process: Any = SimpleNamespace(name="b1", disk=self.disk, node=object())
+        cluster = ObservedCluster()
+        cluster.processes = {"b1": self.process}
+        self.rule = ProducerSnapshots(cluster)
+
+    def removes_segments(self) -> None:
+        self.log.advance_start(5)
+        assert self.log.drop_before_start()
+
+
+def test_snapshots_go_with_the_segments_that_they_began() -> None:
+    ended = Ended()
+    ended.rule.at_end()
+    ended.removes_segments()
+    ended.rule.at_end()
+
+
+def test_dp_05_breaks_when_snapshots_stay_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)
+    ended = Ended()
+    ended.removes_segments()
+    with pytest.raises(InvariantBroken, match=r"^DP-05: b1 keeps snapshots .* needs: events-0/0{19}1\.snapshot$"):
+        ended.rule.at_end()
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_a_node_may_die_before_it_has_removed_them(monkeypatch: pytest.MonkeyPatch, power_lost: bool) -> None:
+    monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)
+    ended = Ended()
+    ended.removes_segments()
+    if power_lost:
+        ended.rule.power_lost("b1")
+    else:
+        ended.rule.died(ended.process)
+    ended.rule.at_end()
+
+
+def test_of_a_host_that_is_down_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)
+    ended = Ended()
+    ended.removes_segments()
+    ended.process.node = None
+    ended.rule.at_end()
