@@ -498,6 +498,16 @@ def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
 
 
+def sends_more_than_a_fetch_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker sends of each topic-partition as much as that allows, whatever a fetch allows of all of them."""
+    find = Fetch._find
+
+    def without_limit(self: Fetch, now: int, watch: Any, bounds: Any, limit: int, *, first: bool) -> Any:
+        return find(self, now, watch, bounds, 1 << 30, first=first)
+
+    monkeypatch.setattr(Fetch, "_find", without_limit)
+
+
 def keeps_snapshots_of_removed_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log keeps the snapshots of producers that belong to segments which are removed."""
     monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)

@@ -822,6 +822,14 @@ PARTS: tuple[Proof, ...] = (
         seed=3,
     ),
     Proof(
+        FetchedRecords,
+        "DP-14",
+        defects.sends_more_than_a_fetch_allows,
+        "worlds",
+        "test_fetched_records::test_one_batch_alone_may_be_larger_than_is_allowed",
+        seed=5,
+    ),
+    Proof(
         ContinuedSessions,
         "DP-04",
         defects.asks_for_no_fetch_session,

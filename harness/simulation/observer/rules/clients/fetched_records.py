@@ -10,7 +10,10 @@ broker answers a Fetch, for each topic-partition of the answer; where it holds n
   high watermark;
 * a follower is told to truncate if the record before its position is of a later epoch than the one that it names, or of
   an earlier one and the log has no record of the one named (KIP-279); and not if it is of that very epoch. Where it is
-  told to, no record of a later epoch than the one named lies below that.
+  told to, no record of a later epoch than the one named lies below that, and it gets none;
+* there are at most as many bytes as the fetch allows of a topic-partition, and of all of them. One batch alone may be
+  larger, so that who fetches goes on (KIP-74): of one topic-partition, and if it is larger than the whole allows, the
+  others are left out.
 
 With an error, high watermark, log start, and the leader who is named instead are the replica's, or not stated.
 
@@ -22,10 +25,11 @@ Source: DP-13, DP-14; rules 11, 13 and 18.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
-from squall.harness.simulation.observer.state.fetch_positions import place_of, positions_asked
+from squall.harness.simulation.observer.state.fetch_positions import Place, place_of, positions_asked
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
@@ -57,6 +61,7 @@ class FetchedRecords(Rule):
             return
         replicas, is_follower = node.broker.replicas, is_of_follower(asked)
         positions = positions_asked(node, asked, told) if told.responses else {}
+        check_sizes(process.name, min(max(asked.max_bytes, 0), node.config.fetch_max_bytes), told, positions)
         for topic in told.responses:
             for one in topic.partitions:
                 position = positions.get(place_of(topic, one.partition_index))
@@ -65,6 +70,33 @@ class FetchedRecords(Rule):
                     _check_refusal(process.name, replica, one)
                 elif replica is not None and position is not None:
                     _check(process.name, replica, position, one, is_follower=is_follower)
+
+
+def check_sizes(name: str, most: int, told: FetchResponse, asked: Mapping[Place, FetchPartition]) -> None:
+    """Check that what is sent is within what is allowed, but for one batch that is larger by itself."""
+    total = parts = large = 0
+    for topic in told.responses:
+        for one in topic.partitions:
+            position = asked.get(place_of(topic, one.partition_index))
+            size = len(one.records or b"")
+            total += size
+            parts += size > 0
+            if position is None or size <= max(position.partition_max_bytes, 0):
+                continue
+            large += 1
+            if large > 1 or _is_more_than_one_batch(one):
+                raise InvariantBroken(
+                    "DP-14",
+                    f"{name} answers a fetch of at most {position.partition_max_bytes} bytes of partition "
+                    f"{one.partition_index} with {size}, and that is not one batch alone",
+                )
+    alone = parts == 1 and not any(_is_more_than_one_batch(one) for topic in told.responses for one in topic.partitions)
+    if total > most and not alone:
+        raise InvariantBroken("DP-14", f"{name} answers a fetch of at most {most} bytes with {total}")
+
+
+def _is_more_than_one_batch(told: PartitionData) -> bool:
+    return sum(1 for _ in islice(iterate_batches(told.records or b"", torn_tail=True), 2)) > 1
 
 
 def _check_refusal(name: str, replica: TopicPartitionReplica, told: PartitionData) -> None:
@@ -92,6 +124,9 @@ def _check(
         )
     if told.diverging_epoch.epoch != NO_EPOCH or told.diverging_epoch.end_offset != NO_EPOCH:
         _check_divergence(name, replica, asked, told)
+        if told.records:
+            size = len(told.records)
+            raise InvariantBroken("DP-13", f"{name} tells a follower of {place} to truncate, and sends it {size} bytes")
         return
     if not start <= offset <= end:
         raise InvariantBroken(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords, check_sizes
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -42,8 +42,12 @@ def fetch(
     diverging: tuple[int, int] | None = None,
     leader: tuple[int, int] = (-1, -1),
     in_session: bool = False,
+    most: tuple[int, int] = (10_000, 10_000),
 ) -> None:
-    """A broker whose log has offsets 2 to 7, the first four of them committed, answers a fetch."""
+    """A broker whose log has offsets 2 to 7, the first four of them committed, answers a fetch.
+
+    `most` are the bytes that it may send, in all and of the topic-partition.
+    """
 
     def read(offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> bytes:
         return b"".join(BATCHES[(offset - 2) // 2 :])
@@ -59,13 +63,15 @@ def fetch(
         leader_epoch=5,
     )
     replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
-    topic, position = FetchTopic(TOPIC_ID, ""), FetchPartition(0, -1, offset, after_epoch)
+    topic, position = FetchTopic(TOPIC_ID, ""), FetchPartition(0, -1, offset, after_epoch, partition_max_bytes=most[1])
     sessions = {SESSION: SimpleNamespace(watches={0: SimpleNamespace(topic=topic, wanted=position)})}
     fetching = SimpleNamespace(sessions=SimpleNamespace(find=sessions.get))
-    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas, fetching=fetching))
+    broker, config = SimpleNamespace(replicas=replicas, fetching=fetching), SimpleNamespace(fetch_max_bytes=20_000)
+    node: Any = SimpleNamespace(broker=broker, config=config)
     process: Any = SimpleNamespace(name="b1")
     asked = FetchRequest(
         replica_state=ReplicaState(2 if follower else -1, 1),
+        max_bytes=most[0],
         topics=[] if in_session else [FetchTopic(TOPIC_ID, "", [position])],
     )
     part = PartitionData(0, error, high_watermark, log_start_offset=start, records=b"".join(batches))
@@ -147,3 +153,40 @@ def test_it_is_told_to_cut_where_the_logs_part(after_epoch: int, diverging: tupl
     """Wrong: the logs agree; a record of a later epoch would stay; the epoch in the answer is a later one."""
     with pytest.raises(InvariantBroken, match=r"^DP-13: b1 tells a follower of t-0, which goes on from 6 "):
         fetch(6, follower=True, after_epoch=after_epoch, diverging=diverging)
+
+
+def test_who_is_told_to_truncate_gets_no_records() -> None:
+    fetch(6, follower=True, after_epoch=2, diverging=(1, 4))
+    with pytest.raises(InvariantBroken, match=r"^DP-13: b1 tells a follower of t-0 to truncate, and sends it [0-9]+ b"):
+        fetch(6, BATCHES[2], follower=True, after_epoch=2, diverging=(1, 4))
+
+
+SIZE = len(BATCHES[0])
+
+
+@pytest.mark.parametrize("most", [(2 * SIZE, 2 * SIZE), (3 * SIZE, 2 * SIZE), (10_000, 10_000)])
+def test_as_many_bytes_as_are_allowed_may_be_sent(most: tuple[int, int]) -> None:
+    fetch(2, *BATCHES[:2], most=most)
+
+
+@pytest.mark.parametrize("most", [(0, 0), (10_000, 1), (1, 10_000), (-1, -1)])
+def test_one_batch_alone_may_be_larger_than_is_allowed(most: tuple[int, int]) -> None:
+    """KIP-74: or who fetches would never go on."""
+    fetch(2, BATCHES[0], most=most)
+
+
+def test_more_bytes_than_are_allowed_break_dp_14() -> None:
+    with pytest.raises(InvariantBroken, match=rf"^DP-14: b1 answers .* at most {SIZE} bytes of partition 0 with"):
+        fetch(2, *BATCHES[:2], most=(10_000, SIZE))
+    with pytest.raises(InvariantBroken, match=rf"^DP-14: b1 answers a fetch of at most {SIZE} bytes with {2 * SIZE}$"):
+        fetch(2, *BATCHES[:2], most=(SIZE, 10_000))
+
+
+def test_only_one_topic_partition_has_a_batch_that_is_too_large() -> None:
+    parts = [PartitionData(number, records=BATCHES[0]) for number in (0, 1)]
+    asked = {("", TOPIC_ID, number): FetchPartition(number, partition_max_bytes=1) for number in (0, 1)}
+    told = FetchResponse(responses=[FetchableTopicResponse(TOPIC_ID, "", parts)])
+    with pytest.raises(InvariantBroken, match=r"^DP-14: b1 answers a fetch of at most 1 bytes of partition 1 with"):
+        check_sizes("b1", 10_000, told, asked)
+    parts[1].records = b""
+    check_sizes("b1", 10_000, told, asked)
