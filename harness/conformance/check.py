@@ -36,6 +36,7 @@ PARTS: tuple[Part, ...] = (
     topics.more_partitions,
     settings.described,
     settings.altered,
+    settings.defaulted,
     effects.stamped,
     effects.retained,
     settings.features,

@@ -34,6 +34,8 @@ ALTERED, OTHER = "retention.ms", "index.interval.bytes"
 LIST, ITEMS = "cleanup.policy", ("delete", "compact")
 FEATURES_SINCE = 3
 MIN_ISR = "min.insync.replicas"
+CLUSTER = ""
+"""The name of the resource that stands for all brokers."""
 LOWERED = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 VALIDATED_SINCE = 1
@@ -115,6 +117,46 @@ async def alter(client: ConformanceClient, topic: CheckedTopic, name: str, value
     await await_settings(client, topic)
 
 
+async def defaulted(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """The cluster may have a default of its own, which every broker shows; an invalid one changes nothing.
+
+    It is set to what it is, and taken away again unless the cluster had it before.
+    """
+    address = client.any_broker()
+    before = (await _configs(client, address, BROKER, str(_id_of(topic, address)), [MIN_ISR]))[MIN_ISR]
+    refused = await _alter(client, address, CLUSTER, [AlterableConfig(MIN_ISR, SET, "none")], kind=BROKER)
+    expect(address, f"whether {MIN_ISR}=none is refused as a default", refused != ErrorCode.NONE, True)
+    wanted = [AlterableConfig(MIN_ISR, SET, before.value)]
+    expect_error(
+        address,
+        f"to alter {wanted} for all",
+        await _alter(client, address, CLUSTER, wanted, kind=BROKER),
+        ErrorCode.NONE,
+    )
+    await _await_default(client, topic, before.value, CLUSTER_SOURCE)
+    if before.config_source != CLUSTER_SOURCE:
+        wanted = [AlterableConfig(MIN_ISR, DELETE, None)]
+        answer = await _alter(client, address, CLUSTER, wanted, kind=BROKER)
+        expect_error(address, f"to alter {wanted} for all", answer, ErrorCode.NONE)
+        await _await_default(client, topic, before.value, before.config_source)
+
+
+def _id_of(topic: CheckedTopic, address: Address) -> int:
+    return next(broker for broker, one in topic.brokers.items() if one == address)
+
+
+async def _await_default(client: ConformanceClient, topic: CheckedTopic, value: str | None, source: int) -> None:
+    """Wait until every broker shows this default, and where it comes from."""
+
+    async def attempt() -> None:
+        for broker, address in topic.brokers.items():
+            found = (await _configs(client, address, BROKER, str(broker), [MIN_ISR]))[MIN_ISR]
+            told = (found.value, found.config_source)
+            expect(address, f"the default of {MIN_ISR} and its source", told, (value, source))
+
+    await client.settled(attempt)
+
+
 async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     """An update of an unknown feature is refused, and so is the one beside it; one to the present level is accepted."""
     address = client.any_broker()
@@ -188,10 +230,11 @@ async def _alter(
     name: str,
     configs: list[AlterableConfig],
     *,
+    kind: int = TOPIC,
     validate_only: bool = False,
 ) -> int:
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, name, configs)], validate_only)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, configs)], validate_only)
     response = await client.ask(address, request, IncrementalAlterConfigsResponse)
     told = [(one.resource_type, one.resource_name) for one in response.responses]
-    expect(address, "the resources of IncrementalAlterConfigs", told, [(TOPIC, name)])
+    expect(address, "the resources of IncrementalAlterConfigs", told, [(kind, name)])
     return response.responses[0].error_code

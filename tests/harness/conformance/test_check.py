@@ -183,6 +183,8 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (topics.more_partitions, CreatePartitionsResponse, put(each("results"), **NO_ERROR)),
     (settings.described, DescribeConfigsResponse, put(each("results", "configs"), config_source=5)),
     (settings.altered, IncrementalAlterConfigsResponse, put(each("responses"), **NO_ERROR)),
+    (settings.defaulted, IncrementalAlterConfigsResponse, put(each("responses"), **NO_ERROR)),
+    (settings.defaulted, DescribeConfigsResponse, put(each("results", "configs"), config_source=5)),
     (settings.features, UpdateFeaturesResponse, put(each("results"), **NO_ERROR)),
     (settings.features, UpdateFeaturesResponse, put(each("results"), error_code=42)),
     (effects.stamped, ProduceResponse, put(IN_PRODUCE, log_append_time_ms=-1)),
