@@ -13,6 +13,8 @@ reassignment takes away; a deleted topic; a member that leaves the ISR of a lead
 all became whole. That leader may have lost power while the two did not reach each other, and then the follower waits
 until `request.timeout.ms` for an answer to its Fetch from before (seed 998433 with successions everywhere). Also legal:
 a member that lacked records when all became whole, and gets them so slowly that it leaves (`worlds` seed 1004592).
+Also legal: a leader that a reassignment was taking away, and that the next one has added again before anybody looked
+(`worlds` seed 1025421).
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ class CalmCluster(Rule):
         left = [one for one in before.isr if one not in now.isr and one in now.replicas]
         if any((one, before.leader) in self._linked and (key, one) not in self._behind for one in left):
             self._refuse(None, f"{left} leave the ISR of {watched.log.name}, {list(before.isr)}")
-        if now.leader not in (before.leader, now.replicas[0]) and before.leader in now.replicas:
+        was_to_go = before.leader in before.removing
+        if now.leader not in (before.leader, now.replicas[0]) and before.leader in now.replicas and not was_to_go:
             self._refuse(None, f"{now.leader} leads {watched.log.name} instead of {before.leader}")
 
     def _fenced_brokers(self) -> frozenset[int]:

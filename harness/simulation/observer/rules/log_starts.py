@@ -20,7 +20,7 @@ start of a node can tell of such a turn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -31,7 +31,7 @@ from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.protocol.records import BatchHeader
+from squall.nodes.protocol.records import BatchHeader, iterate_batches
 from squall.nodes.replication.log_start import TO_HIGH_WATERMARK
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.checkpoints import join
@@ -203,10 +203,10 @@ class LogStarts(Rule):
     def _check_age(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
         assert process.node is not None
         age = self._setting(process, replica.topic, "retention.ms")
-        batches = [content for _, content in self.cluster.batches(replica, replica.end_offset)]
-        if age < 0 or not batches or replica.high_watermark < replica.end_offset:
+        read = [BatchHeader.read(content) for _, content in self.cluster.batches(replica, replica.end_offset)]
+        if age < 0 or not read or replica.high_watermark < replica.end_offset:
             return
-        youngest = max(BatchHeader.read(content).max_timestamp for content in batches)
+        youngest = max(header.max_timestamp for header in (*read, *_headers_on_disk(process, replica)))
         since = process.clock.now_ms() - age - youngest
         if since > process.node.config.log_retention_check_interval_ms + SLACK // 1000:
             raise InvariantBroken(
@@ -248,8 +248,19 @@ def _check_left(turn: ReplicaTurn, start: int) -> None:
 
 def _segment_sizes(process: SimProcess, replica: TopicPartitionReplica) -> list[int]:
     """Return the sizes of a log's segments on the disk, the oldest first, from the one with the log's start on."""
+    return [len(content) for content in _segments(process, replica)]
+
+
+def _headers_on_disk(process: SimProcess, replica: TopicPartitionReplica) -> Iterator[BatchHeader]:
+    """Yield the batches in these segments, those below the log's start in the first one too."""
+    for content in _segments(process, replica):
+        for header, _ in iterate_batches(content, torn_tail=True):
+            yield header
+
+
+def _segments(process: SimProcess, replica: TopicPartitionReplica) -> list[bytes]:
     log, disk = replica.log, process.disk
     with disk.at_no_cost():
         bases = sorted(int(name.removesuffix(".log")) for name in disk.list(log.directory) if name.endswith(".log"))
-        first = max(0, bisect_right(bases, log.start_offset) - 1)
-        return [disk.open(join(log.directory, f"{base:020}.log")).size() for base in bases[first:]]
+    first = max(0, bisect_right(bases, log.start_offset) - 1)
+    return [disk.content(join(log.directory, f"{base:020}.log")) or b"" for base in bases[first:]]

@@ -71,6 +71,13 @@ def test_a_leader_that_goes_without_a_fault_is_a_breach() -> None:
         cluster.change(leader=2)
 
 
+def test_a_leader_that_a_reassignment_takes_away_may_go_and_be_added_again() -> None:
+    """`worlds` seed 1025421: both changes were committed before anybody looked, so that the leader had stayed."""
+    cluster = whole()
+    cluster.change(removing_replicas=[1])
+    cluster.change(leader=2, removing_replicas=[2, 3], adding_replicas=[1])
+
+
 def test_leadership_may_go_back_to_the_preferred_replica() -> None:
     cluster = whole(leader=2)
     cluster.change(leader=1)

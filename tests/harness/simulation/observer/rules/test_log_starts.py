@@ -10,6 +10,7 @@ import pytest
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.nodes.metadata.records import ConfigRecord
+from squall.nodes.protocol.records import Record, build_batch
 from tests.harness.simulation.observer.observed import TOPIC, Cluster, batch
 
 SIZE = len(batch(0, 0, 10))
@@ -233,3 +234,11 @@ def test_records_that_retention_forgets_break_it_at_the_end() -> None:
 
 def test_they_may_stay_until_retention_is_due() -> None:
     ends_after(aged(STAMP + 1_000 + 1_400), 2.0)
+
+
+def test_a_younger_record_that_was_deleted_keeps_its_segment() -> None:
+    """`worlds` seed 1025501: a client whose clock was ahead had written it."""
+    cluster = aged(STAMP + 1_000 + 2_600)
+    deleted = build_batch([Record(timestamp=STAMP + 1_500, value=b"deleted")])
+    cluster.processes["b1"].disk.open(f"{TOPIC}-0/{0:020}.log", create=True).append(deleted)
+    ends_after(cluster, 2.0)
