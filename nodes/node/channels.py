@@ -320,7 +320,7 @@ class Connections:
 
     def paused(self) -> Iterator[Connection]:
         """Return the connections from which the host does not read, of all channels; for observers."""
-        for channel in set(self._channels.values()):
+        for channel in dict.fromkeys(self._channels.values()):
             if channel.has_paused:
                 yield from channel.paused
 

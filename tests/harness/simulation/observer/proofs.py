@@ -714,7 +714,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.resumes_none_that_waits_for_others,
         "worlds",
         "test_paused_connections::test_a_reason_may_be_over_at_the_end_of_one_turn",
-        seed=3,
+        seed=4,
     ),
     Proof(
         DueWork,
@@ -803,7 +803,7 @@ PARTS: tuple[Proof, ...] = (
         defects.counts_no_eligible_elections,
         "worlds",
         "test_told_metrics::test_elections_that_were_lost_with_the_leadership_may_be_counted",
-        seed=3,
+        seed=6,
     ),
     Proof(
         ToldMetrics,
@@ -811,7 +811,7 @@ PARTS: tuple[Proof, ...] = (
         defects.says_that_added_replicas_lack,
         "worlds",
         "test_told_metrics::test_a_leader_that_knows_more_than_its_image_may_say_so",
-        seed=2,
+        seed=3,
     ),
     Proof(
         ProducerSnapshots,
