@@ -171,7 +171,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.recovery_keeps_what_is_known_to_be_durable,
         "worlds",
         "test_durable_records::test_a_power_loss_may_take_what_is_not_durable_and_may_leave_it",
-        seed=3,
+        seed=7,
     ),
     Proof(
         DurableClaims,
@@ -396,7 +396,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.begins_an_epoch_again,
         "worlds",
         "test_begun_epochs::test_another_incarnation_begins_with_the_epoch_that_metadata_say",
-        seed=2,
+        seed=3,
     ),
     Proof(
         PendingChanges,

@@ -169,9 +169,7 @@ class ToldMetrics(Rule):
         if node.controller is not None:
             findings += of_registrations(told, node.controller.committed)
         if node.broker is not None:
-            findings += of_parked(told, node.broker)
-            if leads_by_its_image(node.broker, node.config.node_id):
-                findings += of_leaders(told, node.broker, node.config.node_id, node.config.min_insync_replicas)
+            findings += _of_broker(told, node, node.broker)
         for what, value, least, most in findings:
             _check(process.name, what, value, least, most)
 
@@ -217,8 +215,7 @@ class ToldMetrics(Rule):
         yield names.LOADED_SNAPSHOTS.name, told[names.LOADED_SNAPSHOTS, ()], done.loaded, done.loaded
         yield from of_snapshots(told, node, process.disk)
         if node.broker is not None:
-            yield from of_leaders(told, node.broker, node.config.node_id, node.config.min_insync_replicas)
-            yield from of_parked(told, node.broker)
+            yield from _of_broker(told, node, node.broker)
             yield from of_logs(told, node.broker, process.disk)
 
     def _of_elections(self, told: Told, done: _Done) -> Iterator[Finding]:
@@ -237,6 +234,12 @@ class ToldMetrics(Rule):
         if done is None or done.incarnation != process.incarnation:
             done = self._done[process.name] = _Done(process.incarnation)
         return done
+
+
+def _of_broker(told: Told, node: Node, broker: Broker) -> Iterator[Finding]:
+    yield from of_parked(told, broker)
+    if leads_by_its_image(broker, node.config.node_id):
+        yield from of_leaders(told, broker, node.config.node_id, node.config.min_insync_replicas)
 
 
 def _commits(node: Node) -> bool:
