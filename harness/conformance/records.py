@@ -72,12 +72,24 @@ async def append(client: ConformanceClient, topic: CheckedTopic, number: int) ->
     await client.settled(lambda: _read_all(client, topic, number))
 
 
-async def send(client: ConformanceClient, topic: CheckedTopic, number: int, records: list[Record] | None = None) -> int:
-    """Append a batch, acknowledged by all in-sync replicas. Return the time by which the leader stamped it, else -1."""
+async def send(
+    client: ConformanceClient,
+    topic: CheckedTopic,
+    number: int,
+    records: list[Record] | None = None,
+    *,
+    removable_below: int = 0,
+) -> int:
+    """Append a batch, acknowledged by all in-sync replicas. Return the time by which the leader stamped it, else -1.
+
+    Retention may by now have removed records below `removable_below`.
+    """
     address, records = topic.leader_of(number), records or _new_records(client, topic, number)
     base = _will_append(client, topic, number, records)
     answer = await _answer(client, address, _produce(topic, number, build_batch(records)))
     stamp = answer.log_append_time_ms
+    if topic.partitions[number].start < answer.log_start_offset <= removable_below:
+        topic.partitions[number].start = answer.log_start_offset
     _expect_appended(address, topic, number, answer, base, stamp)
     if stamp >= 0:
         known = topic.partitions[number].records

@@ -331,6 +331,11 @@ def test_a_part_sees_that_retention_goes_by_the_first_record(monkeypatch: pytest
             conformance(seed, (effects.retained,), config={"log.retention.check.interval.ms": "500"})
 
 
+def test_retention_may_take_an_old_record_before_a_new_one_is_behind_it() -> None:
+    """`worlds` seed 1025629: the topic-partition was empty."""
+    conformance(9, (effects.retained,), brokers=1, config={"log.retention.check.interval.ms": "5"})
+
+
 def test_a_part_sees_that_batches_behind_a_fetch_are_taken_in_reverse(monkeypatch: pytest.MonkeyPatch) -> None:
     serves_held_requests_in_reverse(monkeypatch)
     with pytest.raises(NotConforming, match="the places of 5 batches for"):
