@@ -28,7 +28,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from squall.harness.simulation.observer.rules.rule import Rule, is_of_follower, node_of_quorum, replica_named
+from squall.harness.simulation.observer.rules.rule import (
+    Rule,
+    is_of_follower,
+    is_of_quorum,
+    node_of_quorum,
+    replica_named,
+)
 from squall.harness.simulation.observer.state.fetch_positions import Place, place_of, positions_asked
 from squall.harness.simulation.observer.state.observed_log import READ_BYTES, Batch, InvariantBroken, batches_of
 from squall.harness.simulation.world.process import SimProcess
@@ -61,7 +67,8 @@ class FetchedRecords(Rule):
             return
         replicas, is_follower = node.broker.replicas, is_of_follower(asked)
         positions = positions_asked(node, asked, told) if told.responses else {}
-        check_sizes(process.name, min(max(asked.max_bytes, 0), node.config.fetch_max_bytes), told, positions)
+        if not is_of_quorum(asked):  # `fetch.max.bytes` is for brokers' fetches
+            check_sizes(process.name, min(max(asked.max_bytes, 0), node.config.fetch_max_bytes), told, positions)
         for topic in told.responses:
             for one in topic.partitions:
                 position = positions.get(place_of(topic, one.partition_index))

@@ -23,6 +23,7 @@ from squall.nodes.protocol.messages.fetch import (
     ReplicaState,
 )
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 from tests.harness.simulation.observer.observed import batch
 
 TOPIC_ID = bytes(range(16))
@@ -43,6 +44,7 @@ def fetch(
     leader: tuple[int, int] = (-1, -1),
     in_session: bool = False,
     most: tuple[int, int] = (10_000, 10_000),
+    topic_id: bytes = TOPIC_ID,
 ) -> None:
     """A broker whose log has offsets 2 to 7, the first four of them committed, answers a fetch.
 
@@ -63,7 +65,7 @@ def fetch(
         leader_epoch=5,
     )
     replicas = SimpleNamespace(by_name=lambda *_: None, by_id=lambda *_: SimpleNamespace(replica=replica))
-    topic, position = FetchTopic(TOPIC_ID, ""), FetchPartition(0, -1, offset, after_epoch, partition_max_bytes=most[1])
+    topic, position = FetchTopic(topic_id, ""), FetchPartition(0, -1, offset, after_epoch, partition_max_bytes=most[1])
     sessions = {SESSION: SimpleNamespace(watches={0: SimpleNamespace(topic=topic, wanted=position)})}
     fetching = SimpleNamespace(sessions=SimpleNamespace(find=sessions.get))
     broker, config = SimpleNamespace(replicas=replicas, fetching=fetching), SimpleNamespace(fetch_max_bytes=20_000)
@@ -72,14 +74,14 @@ def fetch(
     asked = FetchRequest(
         replica_state=ReplicaState(2 if follower else -1, 1),
         max_bytes=most[0],
-        topics=[] if in_session else [FetchTopic(TOPIC_ID, "", [position])],
+        topics=[] if in_session else [FetchTopic(topic_id, "", [position])],
     )
     part = PartitionData(0, error, high_watermark, log_start_offset=start, records=b"".join(batches))
     part.current_leader = LeaderIdAndEpoch(*leader)
     if diverging is not None:
         part.diverging_epoch = EpochEndOffset(*diverging)
     request = ServerRequest(int(ApiKey.FETCH), 17, asked, "client", "PLAINTEXT", 1, 0)
-    told = [FetchableTopicResponse(TOPIC_ID, "", [part])]
+    told = [FetchableTopicResponse(topic_id, "", [part])]
     request.answer = Answer(response=FetchResponse(session_id=SESSION if in_session else 0, responses=told))
     FetchedRecords(None).answered(process, node, request)  # type: ignore[arg-type]
 
@@ -180,6 +182,11 @@ def test_more_bytes_than_are_allowed_break_dp_14() -> None:
         fetch(2, *BATCHES[:2], most=(10_000, SIZE))
     with pytest.raises(InvariantBroken, match=rf"^DP-14: b1 answers a fetch of at most {SIZE} bytes with {2 * SIZE}$"):
         fetch(2, *BATCHES[:2], most=(SIZE, 10_000))
+
+
+def test_a_fetch_of_the_quorum_is_not_bounded_by_the_brokers_setting() -> None:
+    """`worlds` seed 1025747: `fetch.max.bytes` was smaller than what a voter had missed."""
+    fetch(2, *BATCHES[:2], most=(SIZE, 10_000), topic_id=METADATA_TOPIC_ID)
 
 
 def test_only_one_topic_partition_has_a_batch_that_is_too_large() -> None:
