@@ -198,13 +198,11 @@ class Log:
                 disk.make_directory(directory)
                 disk.sync_directory(directory.rpartition("/")[0])
         log = cls(disk, directory, config, start_offset, trace=trace, mutants=mutants, keeper=keeper, buggify=buggify)
-        has_removed = log._segments.remove_below(start_offset)
+        log._segments.remove_below(start_offset)
         if clean_shutdown:
             log._load()
         else:
             log._recover(recovery_point)
-        if has_removed:
-            log._prune_producers()
         log.producers.expire(now_ms, config.producer_expiration_ms)
         log._trace.event("log_opened", log=directory, start=log.start_offset, end=log.end_offset, clean=clean_shutdown)
         return log
@@ -593,11 +591,8 @@ class Log:
         """
         if not self._segments.remove_below(self.start_offset):
             return False
-        self._prune_producers()
-        return True
-
-    def _prune_producers(self) -> None:
         self.producers.prune([segment.base_offset for segment in self._segments])
+        return True
 
     # -- durability and the end -----------------------------------------------------------------------------------
 
@@ -626,7 +621,7 @@ class Log:
         holds = self._segments.size or len(self.producers) or self.producers.snapshots()
         if holds and not self._buggify.happens("producer-snapshot-skipped"):
             self.producers.take_snapshot(self.end_offset)
-            self._prune_producers()
+            self.producers.prune([segment.base_offset for segment in self._segments])
         self.epochs.settle(self.end_offset)
         self._segments.active.write_index()
         self.flush()

@@ -404,18 +404,6 @@ class TestOpening:
         assert offsets(again) == list(range(40))
         assert again.read(33, 1, upper=40, at_least_one=True)[:8] == (33).to_bytes(8, "big")
 
-    def test_an_opening_that_removes_segments_removes_their_snapshots(self, disk: SimDisk) -> None:
-        """DP-05, seed 1025807 of `worlds`: the node had died before it had removed what was below the log's start."""
-        log = opened(disk)
-        for at in range(40):
-            log.append_as_leader(batch(1, producer=3, sequence=at), 0, 0)
-        bases = log.producers.snapshots()
-        assert len(bases) > 3
-        log.flush()
-        start = bases[-1]
-        Log.open(disk, "t-0", SMALL, now_ms=0, trace=NullTrace(), start_offset=start)
-        assert [at for at in log.producers.snapshots() if at < start] == bases[-2:-1]
-
     def test_deleting_leaves_nothing(self, disk: SimDisk) -> None:
         log = opened(disk)
         log.append_as_leader(batch(1), 1, 0)
