@@ -15,10 +15,9 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
   before it were removed: no recovery would start from others, and they would grow to any number.
 
 Legal: others that were there when the host last died: that may have been before they were removed, and an opening that
-removes segments leaves their snapshots to the next removal (`worlds` seed 1025807); a producer
-that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was truncated below the
-snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault has wiped or made
-lie. Source: KIP-98.
+removes segments leaves their snapshots to the next removal (`worlds` seed 1025807); a producer that was silent for
+`producer.id.expiration.ms`; one that has begun a new epoch; a log that was truncated below the snapshot, or that began
+again elsewhere, empty; a replica that was moved away; a disk that a fault has wiped or made lie. Source: KIP-98.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class PausedConnections(Rule):
                         "PAUSED", f"{process.name} reads on from a connection that has {_has(sender)}"
                     )
         before = self._seen.pop(process.name, None)
-        paused = [one for one in connections.paused() if not one.closed]
+        paused = list(connections.paused())
         if before is not None and before.incarnation == process.incarnation:
             self._compare_host(process, before)
             for one in paused:

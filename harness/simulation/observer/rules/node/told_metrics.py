@@ -12,8 +12,8 @@ when all topic-partitions are whole and nobody asks:
 * metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; leaders of the
   quorum that it has known after its turns;
 * elections of eligible leaders and unclean ones that it has decided, by the records of its epochs;
-* how it stands (`told_state.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest snapshot
-  by the files on its disk, the requests that wait at it.
+* how it stands (`expected_gauges.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest
+  snapshot by the files on its disk, the requests that wait at it.
 
 Legal: that no controller is active before an election is over (`voter-crash-storm` seed 70004); an answer that was made
 for a connection which had ended, and that nobody saw. So what is sent may be more than what was seen, unless no
@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from squall.harness.simulation.observer.rules.node.told_state import (
+from squall.harness.simulation.observer.rules.node.expected_gauges import (
     Finding,
     leads_by_its_image,
     of_leaders,

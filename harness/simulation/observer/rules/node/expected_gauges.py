@@ -25,7 +25,7 @@ from squall.nodes.storage.checkpoints import join
 
 Told = Mapping[tuple[Metric, Labels], float]
 Finding = tuple[str, float, float, float]
-"""What is told, its value by the metrics, and the least and the most that it may be."""
+"""The name of a gauge or counter, the value that the node reports, and the least and the most that it may be."""
 FENCED, SHUTTING_DOWN, ACTIVE = 10, 20, 30
 """BrokerRegistrationState (KIP-1131)."""
 _WATCHERS = frozenset(("follower", "unattached"))
