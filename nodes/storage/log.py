@@ -203,6 +203,7 @@ class Log:
             log._load()
         else:
             log._recover(recovery_point)
+        log._prune_producers()
         log.producers.expire(now_ms, config.producer_expiration_ms)
         log._trace.event("log_opened", log=directory, start=log.start_offset, end=log.end_offset, clean=clean_shutdown)
         return log
@@ -591,8 +592,11 @@ class Log:
         """
         if not self._segments.remove_below(self.start_offset):
             return False
-        self.producers.prune([segment.base_offset for segment in self._segments])
+        self._prune_producers()
         return True
+
+    def _prune_producers(self) -> None:
+        self.producers.prune([segment.base_offset for segment in self._segments])
 
     # -- durability and the end -----------------------------------------------------------------------------------
 
@@ -621,7 +625,7 @@ class Log:
         holds = self._segments.size or len(self.producers) or self.producers.snapshots()
         if holds and not self._buggify.happens("producer-snapshot-skipped"):
             self.producers.take_snapshot(self.end_offset)
-            self.producers.prune([segment.base_offset for segment in self._segments])
+            self._prune_producers()
         self.epochs.settle(self.end_offset)
         self._segments.active.write_index()
         self.flush()

@@ -404,6 +404,30 @@ class TestOpening:
         assert offsets(again) == list(range(40))
         assert again.read(33, 1, upper=40, at_least_one=True)[:8] == (33).to_bytes(8, "big")
 
+    def test_an_opening_that_removes_segments_removes_their_snapshots(self, disk: SimDisk) -> None:
+        """DP-05, seed 1025807 of `worlds`: the node had died before it had removed what was below the log's start."""
+        log = opened(disk)
+        for at in range(80):
+            log.append_as_leader(batch(1, producer=3, sequence=at), 0, 0)
+        bases = log.producers.snapshots()
+        assert len(bases) > 3
+        log.flush()
+        start = bases[-1]
+        Log.open(disk, "t-0", SMALL, now_ms=0, trace=NullTrace(), start_offset=start)
+        assert [at for at in log.producers.snapshots() if at < start] == bases[-2:-1]
+
+    def test_an_opening_removes_snapshots_whose_segments_were_removed_before_the_node_died(self, disk: SimDisk) -> None:
+        """DP-05: between the two removals the node may die; the files of the segments are then gone already."""
+        log = opened(disk)
+        for at in range(80):
+            log.append_as_leader(batch(1, producer=3, sequence=at), 0, 0)
+        bases = log.producers.snapshots()
+        log.flush()
+        for base in [0, *bases[:-1]]:
+            disk.remove(f"t-0/{base:020d}.log")
+        Log.open(disk, "t-0", SMALL, now_ms=0, trace=NullTrace(), start_offset=bases[-1])
+        assert log.producers.snapshots() == bases[-2:]
+
     def test_deleting_leaves_nothing(self, disk: SimDisk) -> None:
         log = opened(disk)
         log.append_as_leader(batch(1), 1, 0)

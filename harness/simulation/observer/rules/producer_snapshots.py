@@ -14,10 +14,9 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
 * when the run ends, a log has at most two snapshots below its first segment, which were its newest when the segments
   before it were removed: no recovery would start from others, and they would grow to any number.
 
-Legal: others that were there when the host last died: that may have been before they were removed, and an opening that
-removes segments leaves their snapshots to the next removal (`worlds` seed 1025807); a producer that was silent for
-`producer.id.expiration.ms`; one that has begun a new epoch; a log that was truncated below the snapshot, or that began
-again elsewhere, empty; a replica that was moved away; a disk that a fault has wiped or made lie. Source: KIP-98.
+Legal: a producer that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was
+truncated below the snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault
+has wiped or made lie. Source: KIP-98.
 """
 
 from __future__ import annotations
@@ -60,8 +59,6 @@ class ProducerSnapshots(Rule):
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._kept: dict[tuple[str, TopicPartitionId], _Kept] = {}
-        self._left_over: dict[str, set[str]] = {}
-        """By host, the snapshots that were on its disk when its node last died: an opening may leave them."""
 
     def membership_changed(self, key: TopicPartitionId, watched: Watched) -> None:
         replicas = {self.cluster.names[one] for one in self.cluster.images.newest[key].replicas}
@@ -71,21 +68,18 @@ class ProducerSnapshots(Rule):
     def at_end(self) -> None:
         for process in self.cluster.processes.values():
             if process.node is not None:
-                unneeded = unneeded_snapshots(process.disk) - self._left_over.get(process.name, set())
+                unneeded = unneeded_snapshots(process.disk)
                 if unneeded:
                     raise InvariantBroken(
                         "DP-05", f"{process.name} keeps snapshots of producers that no recovery needs: {min(unneeded)}"
                     )
 
     def died(self, process: SimProcess) -> None:
-        self._left_over[process.name] = all_snapshots(process.disk)
         for (name, _), kept in self._kept.items():
             if name == process.name:
                 kept.left = newest_left(process.disk, kept.directory)
 
     def power_lost(self, name: str) -> None:
-        if name in self.cluster.processes:
-            self._left_over[name] = all_snapshots(self.cluster.processes[name].disk)
         for place, kept in self._kept.items():
             if place[0] == name:
                 kept.left = None
@@ -147,12 +141,6 @@ def unneeded_snapshots(disk: SimDisk) -> set[str]:
             below = sorted(at for at in _snapshots_in(disk, directory) if at < first)
             found |= {f"{directory}/{at:020d}{SUFFIX}" for at in below[:-2]}
     return found
-
-
-def all_snapshots(disk: SimDisk) -> set[str]:
-    """Return the paths of all snapshots."""
-    with disk.at_no_cost():
-        return {f"{one}/{at:020d}{SUFFIX}" for one in disk.list("") for at in _snapshots_in(disk, one)}
 
 
 def _snapshots_in(disk: SimDisk, directory: str) -> list[int]:

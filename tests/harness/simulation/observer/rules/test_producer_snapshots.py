@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
+from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots, unneeded_snapshots
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken, ObservedLog, SeenReplica
@@ -300,15 +300,13 @@ def test_dp_05_breaks_when_snapshots_stay_for_ever(monkeypatch: pytest.MonkeyPat
         ended.rule.at_end()
 
 
-@pytest.mark.parametrize("power_lost", [False, True])
-def test_a_node_may_die_before_it_has_removed_them(monkeypatch: pytest.MonkeyPatch, power_lost: bool) -> None:
-    monkeypatch.setattr(ProducerStates, "prune", lambda self, needed: None)
+def test_a_node_may_die_before_it_has_removed_them_and_does_it_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = Ended()
-    ended.removes_segments()
-    if power_lost:
-        ended.rule.power_lost("b1")
-    else:
-        ended.rule.died(ended.process)
+    with monkeypatch.context() as dies_first:
+        dies_first.setattr(ProducerStates, "prune", lambda self, needed: None)
+        ended.removes_segments()
+    assert len(unneeded_snapshots(ended.disk)) > 0
+    Log.open(ended.disk, "events-0", LogConfig(segment_bytes=1), now_ms=0, trace=NullTrace(), start_offset=5)
     ended.rule.at_end()
 
 
