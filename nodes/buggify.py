@@ -162,6 +162,13 @@ NODE_PLACES: dict[str, Place] = by_name(
         0.3,
     ),
     Place(
+        "fetch-cut",
+        "one topic-partition of a fetch response ends within a batch that is not its first",
+        "a broker may bound a response by bytes alone; the fetcher leaves out a batch that is not whole",
+        "KIP-74",
+        1.0,
+    ),
+    Place(
         "fetch-empty",
         "a fetch is answered at once and without records, although there are some",
         "the answer of a broker without memory; the next fetch brings them",

@@ -16,7 +16,7 @@ from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.buggify import NODE_PLACES, OFF
 from squall.nodes.metadata.snapshot_generator import PAUSE, SnapshotConfig, SnapshotGenerator
 from squall.nodes.ports import NullTrace
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -303,6 +303,16 @@ def test_a_fetch_brings_one_batch_of_several() -> None:
     world = held(started("fetch-one-batch", times=1))
     assert records_in(world.follow(OTHER, 0)) == [0]
     assert records_in(world.follow(OTHER, 1)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_fetch_ends_within_a_batch_and_its_first_batch_is_whole() -> None:
+    world = held(started("fetch-cut", times=2))
+    records = fetched(world.follow(OTHER, 0)).records or b""
+    whole = [header.base_offset for header, _ in iterate_batches(records, torn_tail=True)]
+    assert whole == [0, 1, 2, 3]
+    with pytest.raises(ProtocolError):
+        list(iterate_batches(records))
+    assert records_in(world.follow(OTHER, 7)) == [7]
 
 
 def test_a_fetch_brings_half_of_what_is_available() -> None:

@@ -150,7 +150,7 @@ class FrameReader:
                 return _error(one.error_code), 1
             if one.diverging_epoch.epoch >= 0:
                 return f"diverges: epoch {one.diverging_epoch.epoch} ends at {one.diverging_epoch.end_offset}", 2
-            batches = [header for header, _ in iterate_batches(one.records or b"")]
+            batches = [header for header, _ in iterate_batches(one.records or b"", torn_tail=True)]
             if not batches:
                 return f"nothing new, HW {one.high_watermark}", 1
             first, last = batches[0].base_offset, batches[-1].last_offset

@@ -523,6 +523,19 @@ def asks_for_no_fetch_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchSession, "next", without)
 
 
+def rests_after_each_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that was sent records waits for `replica.fetch.backoff.ms` before it asks for the next ones."""
+    append = ReplicaFetcher._append
+
+    def rests(self: ReplicaFetcher, now: int, key: Any, one: Any, data: PartitionData) -> None:
+        before = one.followed.replica.end_offset
+        append(self, now, key, one, data)
+        if one.followed.replica.end_offset > before and key in self._followed:
+            self._failed(now, key)
+
+    monkeypatch.setattr(ReplicaFetcher, "_append", rests)
+
+
 def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller counts no election of an eligible leader replica."""
     count = PartitionChanges.count

@@ -852,5 +852,13 @@ PARTS: tuple[Proof, ...] = (
         "reassign-chaos",
         "test_recovery::test_a_reassignment_that_has_all_it_needs_is_complete_at_the_end",
     ),
+    Proof(
+        ContinuedSessions,
+        "DP-04",
+        defects.rests_after_each_append,
+        "worlds",
+        "test_continued_sessions::test_a_follower_may_forget_what_it_cannot_or_need_not_fetch_on",
+        seed=1,
+    ),
 )
 """Proofs of what a rule asserts beside its first invariant, and no other rule does."""
