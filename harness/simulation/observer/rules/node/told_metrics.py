@@ -6,7 +6,8 @@ when all topic-partitions are whole and nobody asks:
 
 * requests answered, by API; connections accepted, by listener; topic-partitions of produce requests, and those refused;
   topic-partitions of consumers' fetches that were refused, and the bytes that consumers and followers were sent;
-  records from producers, by what leaders have appended;
+  records and bytes from producers, by what leaders have appended; bytes that its followers have fetched, by what they
+  have appended and what they were sent; requests that a controller has decided;
 * topic-partitions that the broker hosts and leads, and those of them that lack members or a leader, by the metadata;
 * brokers, topics and topic-partitions as the controllers count them; one of these is active;
 * metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; leaders of the
@@ -46,6 +47,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.broker import Broker
+from squall.nodes.broker.requests.fetch_sessions import fetcher_of
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.metrics import metric_names as names
@@ -59,6 +61,7 @@ from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
 from squall.nodes.protocol.messages.produce import ProduceResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.roles import Leader
+from squall.nodes.replication.replica import TopicPartitionReplica
 
 WHILE_IT_WAITED = (
     ErrorCode.REQUEST_TIMED_OUT,
@@ -95,7 +98,11 @@ class _Done:
     to_consumers: int = 0
     to_followers: int = 0
     appended: int = 0
-    """Records that its replicas have appended as leaders."""
+    appended_bytes: int = 0
+    """Records that its replicas have appended as leaders, and bytes."""
+    replicated: int = 0
+    sent: int = 0
+    """Bytes that its replicas have appended as followers, and that leaders have sent them."""
     written: Counter[int] = field(default_factory=Counter)
     """Metadata records that it has appended as the leader of the quorum, by epoch."""
     fetched: int = 0
@@ -127,8 +134,19 @@ class ToldMetrics(Rule):
         if not isinstance(process.node, Node) or process.node.broker is None:
             return
         hosted = process.node.broker.replicas.by_name(str(fields["topic"]), int(fields["partition"]))
-        if hosted is not None and hosted.replica.is_leader:
-            self._of(process).appended += int(fields["last"]) - int(fields["first"]) + 1
+        if hosted is not None:
+            self._replica_appended(process, hosted.replica, int(fields["first"]), int(fields["last"]) + 1)
+
+    def _replica_appended(self, process: SimProcess, replica: TopicPartitionReplica, first: int, end: int) -> None:
+        done = self._of(process)
+        with process.disk.at_no_cost():
+            begin = max(first, replica.log.start_offset)
+            size = sum(len(content) for _, content in self.cluster.batches(replica, end, begin))
+        if replica.is_leader:
+            done.appended += end - first
+            done.appended_bytes += size
+        else:
+            done.replicated += size
 
     def _metadata_appended(self, fields: Mapping[str, Any]) -> None:
         process = self.cluster.processes[self.cluster.names[int(fields["node"])]]
@@ -182,7 +200,9 @@ class ToldMetrics(Rule):
         if isinstance(answer.response, ProduceResponse):
             _count_produced(done, answer.response)
         elif isinstance(answer.response, FetchResponse) and not is_of_quorum(request.body):
-            _count_fetched(done, request, answer.response)
+            follower, sent = _count_fetched(done, request, answer.response)
+            if follower in self.cluster.names:
+                self._of(self.cluster.processes[self.cluster.names[follower]]).sent += sent
 
     def at_end(self) -> None:
         newest = self.cluster.images.newest_image
@@ -198,6 +218,8 @@ class ToldMetrics(Rule):
             if node.controller is not None and node.controller.committed.last_offset == newest.last_offset:
                 findings += [*_of_the_cluster(told[name], newest), *of_registrations(told[name], newest)]
                 findings += self._of_elections(told[name], self._of(processes[name]))
+            if node.controller is not None:
+                findings.append(_of_decided(told[name], node, self._of(processes[name])))
             for what, value, least, most in findings:
                 _check(name, what, value, least, most)
         active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node.controller]
@@ -278,16 +300,18 @@ def _count_produced(done: _Done, response: ProduceResponse) -> None:
             done.refused += one.error_code != 0 and one.error_code not in WHILE_IT_WAITED
 
 
-def _count_fetched(done: _Done, request: ServerRequest, response: FetchResponse) -> None:
+def _count_fetched(done: _Done, request: ServerRequest, response: FetchResponse) -> tuple[int, int]:
+    """Count the answer of a fetch; return the follower that it is for, -1 for a consumer, and its bytes."""
     assert isinstance(request.body, FetchRequest)
     parts = [part for topic in response.responses for part in topic.partitions]
     size = sum(len(part.records or b"") for part in parts)
     if is_of_follower(request.body):
         done.to_followers += size
-        return
+        return fetcher_of(request)[0], size
     done.fetches += len(parts)
     done.to_consumers += size
     done.refused_fetches += sum(part.error_code != 0 for part in parts)
+    return -1, size
 
 
 def _of_requests(told: Told, done: _Done) -> Iterator[Finding]:
@@ -305,16 +329,31 @@ def _of_requests(told: Told, done: _Done) -> Iterator[Finding]:
     if (names.PRODUCES, ()) not in told:
         return
     yield names.MESSAGES_IN.name, told[names.MESSAGES_IN, ()], done.appended, done.appended
+    yield names.REPLICATION_IN.name, told[names.REPLICATION_IN, ()], done.replicated, done.sent
     unseen = ANY if done.closed else 0
     for metric, least, most in (
         (names.PRODUCES, done.produces, done.produces),
         (names.FAILED_PRODUCES, done.refused, done.failed),
+        (names.BYTES_IN, done.appended_bytes, done.appended_bytes),
         (names.BYTES_OUT, done.to_consumers, done.to_consumers),
         (names.REPLICATION_OUT, done.to_followers, done.to_followers),
         (names.FETCHES, done.fetches, ANY),
         (names.FAILED_FETCHES, done.refused_fetches, done.refused_fetches),
     ):
         yield metric.name, told[metric, ()], least, most + unseen
+
+
+def _of_decided(told: Told, node: Node, done: _Done) -> Finding:
+    """The requests that a controller has begun to decide: those answered, and those whose connection ended first."""
+    assert node.controller is not None
+    plane = ("plane", node.control_times.name)
+    wanted = {api_name(api_key) for api_key in node.controller.api_keys}
+    answered = sum(
+        value
+        for (metric, labels), value in told.items()
+        if metric is names.REQUESTS and plane in labels and dict(labels)["request"] in wanted
+    )
+    return names.EVENTS_STARTED.name, told[names.EVENTS_STARTED, ()], answered, ANY if done.closed else answered
 
 
 def _of_topic_partitions(told: Told, broker: Broker, number: int) -> Iterator[Finding]:

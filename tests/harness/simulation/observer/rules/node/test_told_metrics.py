@@ -193,6 +193,26 @@ def test_metadata_records_are_counted_by_the_part_that_a_node_has() -> None:
     watched.says_otherwise("kafka_server_raft_fetch_records_total: n1 says 1, and it is 0")
 
 
+def test_followers_fetch_what_they_append_and_no_more_than_they_are_sent() -> None:
+    """What they were sent may be lost with a connection, or refused."""
+    watched = Watched()
+    done = watched.rule._of(watched.process)
+    done.replicated, done.sent = 70, 90
+    watched.says_otherwise("kafka_server_replication_bytes_in_total: n1 says 0, and it is 70 to 90")
+    done.replicated = 0
+    watched.ends()
+
+
+def test_a_controller_counts_what_it_has_decided() -> None:
+    watched = Watched()
+    watched.node.controller_times.count -= 1
+    watched.says_otherwise("kafka_controller_.*: n1 says [0-9]+, and it is [0-9]+")
+    watched.node.closed(watched.host.now, ASKER)
+    watched.says_otherwise("kafka_controller_.*: n1 says [0-9]+, and it is [0-9]+ or more")
+    watched.node.controller_times.count += 2
+    watched.ends()
+
+
 def test_elections_that_were_committed_are_counted() -> None:
     """EL-04: those of this controller, which led the quorum in epoch 1."""
     watched = Watched()
@@ -253,6 +273,9 @@ def test_logs_and_snapshots_are_what_the_disk_has() -> None:
         (names.LOG_END, LABELS),
         (names.LOG_SEGMENTS, LABELS),
         (names.PURGATORY, (("delayed_operation", "Produce"),)),
+        (names.BYTES_IN, ()),
+        (names.REPLICATION_IN, ()),
+        (names.EVENTS_STARTED, ()),
     ],
 )
 def test_a_gauge_that_is_off_by_one_breaks_metric(
