@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import Appended, CheckedTopic
+from squall.nodes.protocol.compression import Compression
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
     FetchPartition,
@@ -36,7 +37,7 @@ from squall.workloads.clients.common.payload import VALUE_BYTES, decode_value, e
 PRODUCE_TIMEOUT_MS, LONGEST_BATCH, STEP_MS = 5000, 5, 1000
 ALL, LEADER_ONLY, NOBODY = -1, 1, 0
 FETCH_BYTES, WAIT_MS = 1 << 20, 300
-NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE, LEADER_SINCE = 12, 9, 5, 16
+NAMES_UNTIL, EPOCHS_SINCE, LOG_START_SINCE, LEADER_SINCE, ZSTD_SINCE = 12, 9, 5, 16, 7
 MANY_FETCHES, SHORT_WAIT_MS = 4, 50
 """More fetches than one of our brokers lets wait on a connection. Apache Kafka's let them wait one after the other."""
 AT_ONCE = 5
@@ -58,17 +59,18 @@ class Producer:
 
 
 async def append(client: ConformanceClient, topic: CheckedTopic, number: int) -> None:
-    """Append a batch whose records may be older than those before it, with any acknowledgement."""
-    records = _new_records(client, topic, number)
+    """Append a batch whose records may be older than those before it, compressed or not, with any acknowledgement."""
+    records, compression = _new_records(client, topic, number), client.rng.choice(list(Compression))
     address, acks = topic.leader_of(number), client.rng.choice((ALL, LEADER_ONLY, NOBODY))
-    request = _produce(topic, number, build_batch(records), acks)
+    request = _produce(topic, number, build_batch(records, compression=compression), acks)
     base = _will_append(client, topic, number, records)
     if acks == NOBODY:
         # A broker ends an idle connection with whatever is on its way, and nobody would hear of that.
         await client.ask(address, MetadataRequest(topics=[]), MetadataResponse, since=4)
         await client.tell(address, request, PRODUCE_VERSION)
     else:
-        _expect_appended(address, topic, number, await _answer(client, address, request), base)
+        since = ZSTD_SINCE if compression is Compression.ZSTD else LOG_START_SINCE
+        _expect_appended(address, topic, number, await _answer(client, address, request, since=since), base)
     await client.settled(lambda: _read_all(client, topic, number))
 
 
@@ -140,6 +142,9 @@ async def refused_batches(client: ConformanceClient, topic: CheckedTopic) -> Non
         expect_error(address, name, answer.error_code, error)
         told = (answer.base_offset, answer.log_append_time_ms)
         expect(address, f"offset and time of {name}, which is not appended", told, (-1, -1))
+    compressed = build_batch(_new_records(client, topic, number), compression=Compression.ZSTD)
+    answer = await _answer(client, address, _produce(topic, number, compressed), until=ZSTD_SINCE - 1)
+    expect_error(address, "zstd before its time", answer.error_code, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     for other in topic.others_of(number):
         replica = next(one for one, at in topic.brokers.items() if at == other) in topic.partitions[number].replicas
         answer = await _answer(client, other, _produce(topic, number, batch))
@@ -361,9 +366,16 @@ def _produce(topic: CheckedTopic, number: int, batch: bytes | bytearray, acks: i
     return ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
 
 
-async def _answer(client: ConformanceClient, address: Address, request: ProduceRequest) -> PartitionProduceResponse:
+async def _answer(
+    client: ConformanceClient,
+    address: Address,
+    request: ProduceRequest,
+    *,
+    since: int = LOG_START_SINCE,
+    until: int = NAMES_UNTIL,
+) -> PartitionProduceResponse:
     asked = [(one.name, part.index) for one in request.topic_data for part in one.partition_data]
-    response = await client.ask(address, request, ProduceResponse, since=LOG_START_SINCE, until=NAMES_UNTIL)
+    response = await client.ask(address, request, ProduceResponse, since=since, until=until)
     told = [(one.name, part.index) for one in response.responses for part in one.partition_responses]
     expect(address, "the topic-partitions of a Produce response", told, asked)
     return response.responses[0].partition_responses[0]
