@@ -80,6 +80,20 @@ def _facts(record: MetadataRecord) -> RecordFacts:
     return record.facts
 
 
+def _says(record: MetadataRecord) -> laws.Stated:
+    facts = _facts(record)
+    return laws.Stated(
+        record.leader,
+        record.isr,
+        facts.replicas,
+        facts.adding,
+        facts.removing,
+        facts.eligible,
+        facts.last_known,
+        facts.recovery,
+    )
+
+
 def _judge(cluster: Cluster, batch: Sequence[MetadataRecord], findings: Findings) -> None:
     decision = Decision(cluster)
     broken = [found for record in batch for found in decision.follow(record)]
@@ -210,6 +224,9 @@ class Decision:
         before = self._cluster.states.now.get(key) if record.what == "change" else None
         if record.what in ("partition", "change"):
             self._before.setdefault(key, before)
+        if before is not None:
+            for breach in laws.needless(before, _says(record)):
+                yield _place(key, before), breach
         self._remember(record)
         self._cluster.replay(record)
         if record.what in ("partition", "change"):

@@ -13,6 +13,8 @@ no knowledge of why it decides so. The first group compares a topic-partition be
          and then only those that it had added. A reassignment is over when all that it added are in the ISR, or are
          no replicas again
 
+* MD-08  a record says of a topic-partition only what becomes different. It may name a leader that stays where it takes
+         replicas away: a new leader epoch begins then (rule 23)
 * CS-02  an active leader leaves an ISR as its broker is about to be fenced, which is written last, or because it stops,
          and then it is marked first. So until it is either it joins no ISR (`LeftLeaders`)
 
@@ -83,6 +85,29 @@ class TopicPartitionState(Protocol):
 
 
 # -- by record -------------------------------------------------------------------------------------------------
+
+
+class Stated(NamedTuple):
+    """What a record of a change says; None for what it leaves as it is."""
+
+    leader: int | None
+    isr: Members | None
+    replicas: Members | None
+    adding: Members | None
+    removing: Members | None
+    elr: Members | None
+    last_known_elr: Members | None
+    recovery_state: int | None
+
+
+def needless(before: TopicPartitionState, stated: Stated) -> Iterator[Breach]:
+    """MD-08: what a record says although it was so before."""
+    for name, value in stated._asdict().items():
+        if value is None or value != getattr(before, name):
+            continue
+        if name == "leader" and stated.replicas is not None and not set(before.replicas) <= set(stated.replicas):
+            continue
+        yield Breach("MD-08", f"the record says that {name.replace('_', ' ')} is {value}, and it was so before")
 
 
 def leaves_for_good(before: TopicPartitionState, now: TopicPartitionState) -> list[int]:

@@ -28,6 +28,7 @@ from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     NO_LEADER,
+    NO_LEADER_CHANGE,
     TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -104,7 +105,8 @@ class MetadataLaws:
         if topic is None or now is None:
             return
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
-        if before is not None:
+        if before is not None and isinstance(record, PartitionChangeRecord):
+            require(where, laws.needless(before, _says(record)))
             require(where, laws.leaving_replicas(before, now))
             require(where, laws.ended_reassignment(before, now))
             self._check_coming(where, before, now)
@@ -190,6 +192,23 @@ class MetadataLaws:
                 raise InvariantBroken("IS-09", f"{where}: the ISR is empty, and there are no eligible leader replicas")
             return
         require(where, laws.eligible(before, now))
+
+
+def _says(record: PartitionChangeRecord) -> laws.Stated:
+    return laws.Stated(
+        leader=None if record.leader == NO_LEADER_CHANGE else record.leader,
+        isr=_members(record.isr),
+        replicas=_members(record.replicas),
+        adding=_members(record.adding_replicas),
+        removing=_members(record.removing_replicas),
+        elr=_members(record.eligible_leader_replicas),
+        last_known_elr=_members(record.last_known_elr),
+        recovery_state=None if record.leader_recovery_state < 0 else record.leader_recovery_state,
+    )
+
+
+def _members(stated: list[int] | None) -> laws.Members | None:
+    return None if stated is None else tuple(stated)
 
 
 def require(where: str, breaches: Iterable[Breach]) -> None:

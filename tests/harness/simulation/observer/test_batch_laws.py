@@ -105,7 +105,7 @@ def test_eligible_replicas_lead_only_where_the_isr_is_empty() -> None:
     gone = change(isr=[], leader=-1, eligible_leader_replicas=[1, 2], last_known_elr=[1])
     log.commit(fenced(1), gone)
     with breaks("EL-04", "no leader, although [2] are active"):
-        log.commit(unfenced(2), change(last_known_elr=[1]))
+        log.commit(unfenced(2), change())
 
 
 def test_no_election_may_lose_records_while_a_member_is_active() -> None:
@@ -126,7 +126,7 @@ def test_an_election_that_may_lose_records_waits_for_who_has_everything_unless_i
         log.change(isr=[1, 2])
         log.commit(fenced(2), change(isr=[1], eligible_leader_replicas=[2]))
         log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1, 2], last_known_elr=[1]))
-        log.change(eligible_leader_replicas=[2], last_known_elr=[1])
+        log.change(eligible_leader_replicas=[2])
         return log
 
     elected = change(
@@ -139,6 +139,7 @@ def test_an_election_that_may_lose_records_waits_for_who_has_everything_unless_i
     nobody_is_there(unclean()).commit(unfenced(1), elected)
     log = nobody_is_there()
     log.commit(unregistered(2), change(eligible_leader_replicas=[], last_known_elr=[1, 2]))
+    elected.eligible_leader_replicas = None
     log.commit(unfenced(1), elected)
 
 
@@ -148,7 +149,7 @@ def test_a_broker_that_is_lost_in_the_batch_has_not_everything() -> None:
     log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1]))
     log.commit(
         unregistered(1),
-        change(isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[], leader_recovery_state=RECOVERING),
+        change(isr=[2], leader=2, eligible_leader_replicas=[], leader_recovery_state=RECOVERING),
     )
 
 
@@ -169,7 +170,7 @@ def test_with_enough_in_sync_none_is_eligible() -> None:
     log = log_with(min_isr=2)
     log.change(isr=[1, 2])
     with breaks("EL-02", "[3] are eligible"):
-        log.change(isr=[1, 2, 3], eligible_leader_replicas=[])
+        log.change(isr=[1, 2, 3])
         log.change(isr=[1, 2], eligible_leader_replicas=[3])
     log = log_with(min_isr=3)
     log.change(isr=[1, 2], eligible_leader_replicas=[3])
@@ -209,7 +210,7 @@ def test_a_reassignment_may_get_another_target_be_cancelled_or_complete() -> Non
     log.change(replicas=[5, 4, 1, 2, 3], adding_replicas=[5, 4], removing_replicas=[4, 1, 2, 3], directories=[])
     log.change(replicas=[1, 2, 3], adding_replicas=[], removing_replicas=[], directories=[])
     log.change(replicas=[1, 2, 3, 4], adding_replicas=[4], directories=[])
-    log.change(replicas=[1, 2, 3, 4], isr=[1, 2, 3, 4], adding_replicas=[], directories=[])
+    log.change(isr=[1, 2, 3, 4], adding_replicas=[])
     log.change(replicas=[5, 1, 2, 3, 4], adding_replicas=[5], directories=[])
 
 

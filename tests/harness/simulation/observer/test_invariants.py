@@ -427,10 +427,13 @@ def test_what_is_committed_after_an_unclean_election_is_held_to_as_ever() -> Non
     cluster.append(1, 12, "b3")
     cluster.commit("b3")
     cluster.truncate("b1", 1)
-    # Leader epoch 2 begins. If b1 were in the ISR, ISR would break before ELECT.
+    # Leader epochs 2 and 3 begin. If b1 were in the ISR, ISR would break before ELECT.
+    without = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1)
+    cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=1), without, tell=("b2",))
+    cluster.decide(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=2, fenced=-1), tell=("b2",))
     cluster.change(tell=("b2",), leader=3, leader_recovery_state=0)
     replica = cluster.replica("b1")
-    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 2, (1,)
+    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 3, (1,)
     with breaks("ELECT", "it lacks offset 1"):
         cluster.show("b1")
 
@@ -630,7 +633,7 @@ def test_epoch_breaks_when_an_image_moves_epochs_otherwise_than_the_records_say(
 def test_an_image_that_skips_many_offsets_at_once_is_legal() -> None:
     cluster = Cluster()
     cluster.change(tell=("b1",), isr=[1, 2])
-    cluster.change(tell=("b1",), isr=[1], leader=1)
+    cluster.change(tell=("b1",), isr=[1])
     cluster.decide(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[1, 2]), tell=("b2",))
     assert cluster.observer.cluster.counters.isr_changes == 2
 

@@ -54,7 +54,7 @@ def created(**fields: object) -> PartitionRecord:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"isr": [1, 2, 4]}, {"isr": [1, 1, 2]}, {"isr": [2, 3]}, {"isr": [2, 3], "leader": 1}], ids=str
+    "fields", [{"isr": [1, 2, 4]}, {"isr": [1, 1, 2]}, {"isr": [2, 3]}, {"isr": [3], "leader": 2}], ids=str
 )
 def test_the_isr_is_a_part_of_the_replicas_and_has_the_leader(fields: dict[str, object]) -> None:
     with breaks("IS-02"):
@@ -233,10 +233,40 @@ def test_without_eligible_leaders_the_last_member_stays_though_it_is_unregistere
     """IS-09."""
     log = Log()
     log.change(isr=[1])
-    log.commit(change(isr=[1], leader=-1), UnregisterBrokerRecord(broker_id=1, broker_epoch=0))
+    log.commit(change(leader=-1), UnregisterBrokerRecord(broker_id=1, broker_epoch=0))
 
 
 # -- MD-08 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"isr": [1, 2, 3]}, "isr is (1, 2, 3)"),
+        ({"leader": 1}, "leader is 1"),
+        ({"replicas": [1, 2, 3]}, "replicas is (1, 2, 3)"),
+        ({"replicas": [1, 2, 3, 4], "adding_replicas": [4], "leader": 1}, "leader is 1"),
+        ({"adding_replicas": []}, "adding is ()"),
+        ({"removing_replicas": []}, "removing is ()"),
+        ({"eligible_leader_replicas": []}, "elr is ()"),
+        ({"last_known_elr": []}, "last known elr is ()"),
+        ({"leader_recovery_state": 0}, "recovery state is 0"),
+    ],
+    ids=str,
+)
+def test_a_record_says_only_what_becomes_different(fields: dict[str, object], words: str) -> None:
+    with breaks("MD-08", f"events-0 at offset 7: the record says that {words}, and it was so before"):
+        Log().change(**fields)
+
+
+def test_a_record_that_takes_replicas_away_may_name_the_leader_that_stays() -> None:
+    """Rule 23: a new leader epoch begins."""
+    Log().change(replicas=[1, 2], isr=[1, 2], leader=1)
+
+
+def test_a_record_that_says_nothing_is_legal() -> None:
+    """EL-03: another min ISR raises the partition epochs."""
+    Log().change()
 
 
 def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:

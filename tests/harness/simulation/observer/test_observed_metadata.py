@@ -87,7 +87,7 @@ def without_an_isr(elr: list[int], last_known: list[int]) -> Log:
             partition_id=0,
             isr=[],
             leader=-1,
-            eligible_leader_replicas=elr,
+            eligible_leader_replicas=elr or None,
             last_known_elr=last_known,
         ),
     )
@@ -101,7 +101,7 @@ def test_an_empty_isr_gets_its_offline_members_back_when_eligible_leaders_end(
     """EL-06: otherwise the last members of an ISR stay in it when they go offline. Seed 54 of swarm-elr-switch."""
     log = without_an_isr(elr, last_known)
     log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
-    log.change(isr=isr, eligible_leader_replicas=[], last_known_elr=[])
+    log.change(isr=isr, eligible_leader_replicas=[] if elr else None, last_known_elr=[])
 
 
 def test_nobody_else_joins_an_empty_isr_when_eligible_leaders_end() -> None:

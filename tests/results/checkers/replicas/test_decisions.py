@@ -166,6 +166,9 @@ LEGAL: dict[str, History] = {
         change(isr=(1, 2, 3, 4)),
         change(leader=2, isr=(2, 3, 4), replicas=(2, 3, 4), adding=(), removing=(), directories=3),
     ),
+    "replicas leave, and their leader stays in a new leader epoch": History().changes(
+        change(replicas=(1, 2), isr=(1, 2), leader=1, directories=2)
+    ),
     "a reassignment that only adds replicas": History().changes(
         change(replicas=(1, 2, 3, 4), adding=(4,), directories=4), change(isr=(1, 2, 3, 4), adding=())
     ),
@@ -343,6 +346,9 @@ BREACHES: dict[str, tuple[str, History]] = {
         "MD-08",
         History().batch(("producer_ids", RecordFacts(number=1000))).batch(("producer_ids", RecordFacts(number=1000))),
     ),
+    "a record that names the leader that leads": ("MD-08", History().changes(change(leader=1))),
+    "a record that names the ISR that is": ("MD-08", History().changes(change(isr=(1, 2, 3)))),
+    "a record that says again that nothing is lost": ("MD-08", History().changes(change(recovery=RECOVERED))),
     "two topics of one name": (
         "MD-08",
         History().batch(MetadataRecord(offset=0, what="topic", topic_id="x", topic="events", facts=RecordFacts())),

@@ -8,7 +8,8 @@ import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage
-from tests.harness.simulation.observer.observed import TOPIC, Cluster, HandMadeProcess, batch
+from squall.nodes.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from tests.harness.simulation.observer.observed import TOPIC, TOPIC_ID, Cluster, HandMadeProcess, batch
 
 
 def with_three(durable: int = 1) -> Cluster:
@@ -75,7 +76,9 @@ def test_a_process_that_dies_within_a_turn_may_have_truncated_what_is_not_commit
 def test_a_process_that_dies_within_a_turn_may_have_truncated_what_differs_from_what_is_committed() -> None:
     """B3 has a record of an older epoch where another one was committed without it."""
     cluster = with_three()
-    cluster.change(leader=1, isr=[1, 2])
+    cluster.change(isr=[1, 2])
+    fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, fenced=1)
+    cluster.decide(fenced, PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, isr=[2]))
     for name in ("b1", "b2"):
         cluster.truncate(name, 2)
     cluster.append(1, 22, "b1", "b2")
@@ -123,7 +126,7 @@ def test_a_truncation_in_the_first_turn_is_legal() -> None:
 def test_a_replica_that_was_moved_away_and_comes_back_begins_again() -> None:
     cluster = with_three()
     cluster.change(replicas=[1, 2], isr=[1, 2])
-    cluster.change(replicas=[1, 2, 3], isr=[1, 2])
+    cluster.change(replicas=[1, 2, 3])
     returns(cluster, 0)
 
 
@@ -131,7 +134,7 @@ def test_a_replica_that_does_not_know_yet_that_it_was_moved_away_and_back_begins
     """It acts by the first epoch until it hears of both; then its log goes (seed 916447)."""
     cluster = with_three()
     cluster.change(replicas=[1, 2], isr=[1, 2], tell=("b1", "b2"))
-    cluster.change(replicas=[1, 2, 3], isr=[1, 2], tell=("b1", "b2"))
+    cluster.change(replicas=[1, 2, 3], tell=("b1", "b2"))
     cluster.show("b3")
     returns(cluster, 0)
 
@@ -139,7 +142,7 @@ def test_a_replica_that_does_not_know_yet_that_it_was_moved_away_and_back_begins
 def test_a_replica_that_knows_that_it_is_back_keeps_what_it_has() -> None:
     cluster = with_three()
     cluster.change(replicas=[1, 2], isr=[1, 2])
-    cluster.change(replicas=[1, 2, 3], isr=[1, 2])
+    cluster.change(replicas=[1, 2, 3])
     cluster.replica("b3").partition_epoch = 2
     cluster.show("b3")
     with pytest.raises(InvariantBroken, match=r"^DURABLE: events-0: b3 comes back with records up to 0"):
