@@ -274,7 +274,7 @@ class Fetch(Parked):
             except LogError as refusal:
                 return _failure(_refused(number, ErrorCode[refusal.kind]))
         keep = available or diverging is not None or self._must_weigh_again(watch)
-        is_news = self._whole or len(records) > 0 or diverging is not None or _has_changed(watch, bounds)
+        is_news = len(records) > 0 or diverging is not None or _has_changed(watch, bounds)
         told = self._part(number, bounds, records) if is_news else None
         return _Finding(told, must_tell=diverging is not None, keep=keep)
 
