@@ -1,6 +1,6 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log, from a node that is no voter; and to unregister a broker that is none. Afterwards the same leader leads in
-the same epoch.
+another log, from a node that is no voter; a voter without an id or a listener, or that is one already; and to
+unregister a broker that is none. Afterwards the same leader leads in the same epoch.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
         await _strange_voters(client, controller, metadata.cluster_id)
+        await _impossible_voters(client, controller, metadata.cluster_id, before.current_voters[0].replica_id)
     await _strange_broker(client, broker)
     after = await described_quorum(client, broker)
     told = (after.leader_id, after.leader_epoch)
@@ -117,6 +118,21 @@ async def _strange_voters(client: ConformanceClient, controller: Address, cluste
     added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
     errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
     expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)
+
+
+async def _impossible_voters(client: ConformanceClient, controller: Address, cluster: str | None, voter: int) -> None:
+    """A voter needs an id and a listener, and no two have the same id."""
+    if not await client.serves(controller, ApiKey.ADD_RAFT_VOTER):
+        return
+    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    for name, number, listeners, error in (
+        ("without an id", -1, [listener], ErrorCode.INVALID_REQUEST),
+        ("without a listener", NOBODY, [], ErrorCode.INVALID_REQUEST),
+        ("that is one already", voter, [listener], ErrorCode.DUPLICATE_VOTER),
+    ):
+        addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
+        added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
+        expect_error(controller, f"to add a voter {name}", added.error_code, error, *NOT_HERE)
 
 
 async def _strange_broker(client: ConformanceClient, address: Address) -> None:
