@@ -43,6 +43,7 @@ from squall.nodes.node import announced_features, base
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.api_versions import ApiVersionsResponse
 from squall.nodes.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
@@ -73,9 +74,12 @@ from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResp
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
 from squall.nodes.protocol.messages.vote import VoteResponse
+from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import TopicPartition
+from squall.nodes.raft.voter_changes import VoterChanges
+from squall.nodes.storage import log
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.segment import Segment
 from squall.workloads.clients.native.admin import NativeAdmin
@@ -87,10 +91,16 @@ FOLLOWER_SINCE = 15
 
 
 def conformance(
-    seed: int, parts: tuple[Part, ...] = PARTS, brokers: int = 3, config: Mapping[str, str] | None = None
+    seed: int,
+    parts: tuple[Part, ...] = PARTS,
+    brokers: int = 3,
+    config: Mapping[str, str] | None = None,
+    *,
+    dynamic_voters: bool = False,
 ) -> tuple[str, ...]:
     """Check a cluster that was never disturbed; with the names of the parts, in their order."""
-    world = SimWorld(ClusterShape(brokers=brokers, config=config or {}), seed, topics={}, trace=NullTrace())
+    shape = ClusterShape(brokers=brokers, config=config or {}, dynamic_voters=dynamic_voters)
+    world = SimWorld(shape, seed, topics={}, trace=NullTrace())
     world.start()
 
     async def check() -> tuple[str, ...]:
@@ -177,6 +187,7 @@ WRONG: list[tuple[Part, type[Message], Callable[[Message], None]]] = [
     (quorum.strangers, VoteResponse, put(each("topics", "partitions"), vote_granted=True, error_code=0)),
     (quorum.strangers, BeginQuorumEpochResponse, put(ITSELF, error_code=0)),
     (quorum.strangers, RemoveRaftVoterResponse, put(ITSELF, error_code=0)),
+    (quorum.strangers, AddRaftVoterResponse, put(ITSELF, error_code=0)),
     (quorum.strangers, UnregisterBrokerResponse, put(ITSELF, error_code=0)),
     (topics.refused_creations, CreateTopicsResponse, put(each("topics"), **NO_ERROR)),
     (topics.legal_names, CreateTopicsResponse, put(each("topics"), error_code=17)),
@@ -412,6 +423,39 @@ def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
 def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed: int) -> None:
     """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 5, 6 and 9."""
     conformance(seed, config={"connections.max.idle.ms": "10"})
+
+
+@pytest.mark.parametrize("lacks", ["an id", "a listener"])
+def test_a_controller_that_adds_an_impossible_voter_is_seen(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    add = VoterChanges.handle_add
+
+    def believes(self: VoterChanges, now: int, request: ServerRequest) -> None:
+        assert isinstance(request.body, AddRaftVoterRequest)
+        if lacks == "an id":
+            request.body.voter_id = abs(request.body.voter_id)
+        else:
+            request.body.listeners = [Listener("CONTROLLER", "127.0.0.1", 1)]
+        add(self, now, request)
+
+    monkeypatch.setattr(VoterChanges, "handle_add", believes)
+    with pytest.raises(NotConforming, match=f"to add a voter without {lacks}"):
+        conformance(1, (quorum.strangers,), dynamic_voters=True)
+
+
+def test_a_quorum_that_adds_and_removes_voters_passes() -> None:
+    conformance(1, (quorum.strangers,), dynamic_voters=True)
+
+
+def test_a_broker_that_takes_zstd_in_a_version_without_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    validate = log.validate_client_batch
+
+    def validated(batch: memoryview, *, max_bytes: int, produce_version: int) -> BatchHeader:
+        return validate(batch, max_bytes=max_bytes, produce_version=produce_version + 1)
+
+    monkeypatch.setattr(log, "validate_client_batch", validated)
+    with pytest.raises(NotConforming, match="zstd before its time: NONE came"):
+        for seed in range(1, 9):
+            conformance(seed, (records.refused_batches,))
 
 
 def test_a_broker_that_closes_the_connection_instead_of_responding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
