@@ -51,6 +51,7 @@ from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatReque
 from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.protocol.schema import Message
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
@@ -59,6 +60,8 @@ from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Follower, Leader, Unattached
+from squall.nodes.raft.snapshot_fetch import SnapshotDownload
+from squall.nodes.raft.snapshots import SnapshotReceiver
 from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voter_changes import VoterChanges
 from squall.nodes.raft.voters import VoterSet
@@ -534,6 +537,23 @@ def rests_after_each_append(monkeypatch: pytest.MonkeyPatch) -> None:
             self._failed(now, key)
 
     monkeypatch.setattr(ReplicaFetcher, "_append", rests)
+
+
+def counts_no_piece_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a snapshot do not renew a follower's patience with its leader."""
+    answered = SnapshotDownload._answered
+
+    def unheard(self: SnapshotDownload, role: Follower, part: SnapshotReceiver) -> Answered:
+        hears = answered(self, role, part)
+
+        def without(now: int, response: Message) -> None:
+            before = role.give_up_at
+            hears(now, response)
+            role.give_up_at = before
+
+        return without
+
+    monkeypatch.setattr(SnapshotDownload, "_answered", unheard)
 
 
 def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,7 @@ from squall.harness.simulation.observer.rules.quorum.controller_answers import C
 from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
+from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
@@ -149,6 +150,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_given_up_elections::test_its_time_may_be_over",
         seed=1,
+    ),
+    Proof(
+        HeardLeaders,
+        "ELECT",
+        defects.counts_no_piece_of_a_snapshot,
+        "worlds",
+        "test_heard_leaders::test_a_leader_that_has_resigned_is_listened_to_no_longer",
+        seed=3,
     ),
     Proof(
         HandedOverQuorum,

@@ -1,0 +1,93 @@
+"""ELECT: what a leader of the quorum sends renews its followers' patience, records and pieces of snapshots alike.
+
+A follower gives its leader up when it has heard nothing of it for the fetch timeout (QC-05). If something that it hears
+does not count, it stands for election against a living leader. With pieces of a snapshot that takes a large snapshot or
+a slow link: most downloads are over long before.
+
+Asserted after a turn in which a follower has appended what it fetched, or written a piece of a snapshot: it gives its
+leader up a whole fetch timeout later, or an eighth of it where buggify lets that happen (`early-fetch-timeout`).
+
+Source: KIP-595, QC-05, QC-18, SN-05. Legal: another role than before the turn; a leader that has resigned
+(EndQuorumEpoch), to which a follower listens no longer; a leader that pushes its records, and sends nothing on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC
+from squall.nodes.raft.roles import Follower
+
+DIRECTORY, PART = f"{METADATA_TOPIC}-0", ".part"
+EARLY = 8
+"""Buggify divides the fetch timeout by it."""
+
+
+class HeardLeaders(Rule):
+    """See the module."""
+
+    events = ("append", "log_reset", "snapshot_fetch")
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._followers: dict[str, Follower] = {}
+        """By process, its role after the last turn, if it follows."""
+        self._downloads: dict[str, int] = {}
+        """By process that downloads a snapshot, the bytes that it has."""
+        self._served: set[int] = set()
+        """The nodes that have appended metadata or emptied their log in a turn that is not examined yet."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        if name == "snapshot_fetch":
+            self._downloads[self.cluster.names[int(fields["node"])]] = 0
+        elif "node" in fields:
+            self._served.add(int(fields["node"]))
+
+    def died(self, process: SimProcess) -> None:
+        self._served.clear()
+        self._downloads.pop(process.name, None)
+        self._followers.pop(process.name, None)
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        served, self._served = self._served, set()
+        with_quorum = node_of_quorum(node)
+        if with_quorum is None or not with_quorum.raft.pulls:
+            return
+        role, before = with_quorum.raft.role, self._followers.get(process.name)
+        if not isinstance(role, Follower):
+            self._followers.pop(process.name, None)
+            self._downloads.pop(process.name, None)
+            return
+        self._followers[process.name] = role
+        heard = with_quorum.config.node_id in served
+        heard |= process.name in self._downloads and self._has_grown(process)
+        if heard and role is before and not role.abandoned:
+            _check(process, role, with_quorum.config.controller_quorum_fetch_timeout_ms * 1_000)
+
+    def _has_grown(self, process: SimProcess) -> bool:
+        """Whether there is more of a snapshot on the disk than after the last turn. It is renamed when it is whole."""
+        with process.disk.at_no_cost():
+            paths = [f"{DIRECTORY}/{one}" for one in process.disk.list(DIRECTORY)]
+            sizes = [len(process.disk.content(one) or b"") for one in paths if one.endswith(PART)]
+        before = self._downloads[process.name]
+        if not sizes:
+            del self._downloads[process.name]
+            return False
+        self._downloads[process.name] = max(sizes)
+        return max(sizes) > before
+
+
+def _check(process: SimProcess, role: Follower, timeout: int) -> None:
+    patience = role.give_up_at - process.now
+    if patience not in (timeout, timeout // EARLY):
+        raise InvariantBroken(
+            "ELECT",
+            f"{process.name} has been served by {role.leader_id}, which leads quorum epoch {role.epoch}, and gives it "
+            f"up in {patience} us, not in {timeout} us",
+        )
