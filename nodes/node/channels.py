@@ -500,7 +500,7 @@ class Connections:
     def handled(self, inbound: Inbound) -> None:
         """Charge a parked request for its decoded items: its frame is freed, the decoded request is kept."""
         request = inbound.request
-        if request is not None and not inbound.answered and not inbound.connection.closed:
+        if request is not None and not inbound.answered:
             self._charge(inbound, request.elements * ELEMENT_COST)
 
     @staticmethod
