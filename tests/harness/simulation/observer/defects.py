@@ -688,14 +688,16 @@ def keeps_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stands_although_it_hears_its_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every eight seconds, voters do not heed their leader's answers, and stand without asking for pre-votes."""
-    heard = Core.heard_from_leader
+    """Every eight seconds, voters do not heed answers without records, and stand without asking for pre-votes."""
+    take = Fetcher._take
 
-    def heeds(self: Core, now: int, role: Follower) -> None:
-        if now % 8_000_000 > 1.2 * self.config.fetch_timeout:
-            heard(self, now, role)
+    def heeds(self: Fetcher, now: int, role: Follower, response: messages.FetchResponse) -> None:
+        before = role.give_up_at
+        take(self, now, role, response)
+        if not len(response.records) and now % 8_000_000 <= 1.2 * self._core.config.fetch_timeout:
+            role.give_up_at = before
 
-    monkeypatch.setattr(Core, "heard_from_leader", heeds)
+    monkeypatch.setattr(Fetcher, "_take", heeds)
     monkeypatch.setattr(Quorum, "become_prospective", Quorum.become_candidate)
 
 
