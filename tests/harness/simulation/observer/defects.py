@@ -20,6 +20,7 @@ from squall.nodes.broker.hosting.read_replicas import LEADER, RackAwareReplicaSe
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.broker.lifecycle import IMPATIENT_INTERVAL, Lifecycle
 from squall.nodes.broker.observer import MetadataObserver
+from squall.nodes.broker.requests import fetch
 from squall.nodes.broker.requests.fetch import Fetch
 from squall.nodes.broker.requests.fetch_sessions import FetchSessions
 from squall.nodes.controller import elections
@@ -554,6 +555,11 @@ def counts_no_piece_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
         return without
 
     monkeypatch.setattr(SnapshotDownload, "_answered", unheard)
+
+
+def says_again_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker tells a fetch session the log start in each answer, whether it has changed or not."""
+    monkeypatch.setattr(fetch, "_has_changed", lambda watch, bounds: True)
 
 
 def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ from squall.harness.simulation.observer.rules.clients.refused_records import Ref
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
+from squall.harness.simulation.observer.rules.clients.told_news import ToldNews
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -528,6 +529,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.goes_on_in_no_session,
         "worlds",
         "test_continued_sessions::test_a_fetch_on_another_connection_may_begin_another_session",
+    ),
+    Proof(
+        ToldNews,
+        "DP-04",
+        defects.says_again_what_it_has_said,
+        "worlds",
+        "test_told_news::test_who_asks_again_is_told_again",
+        seed=1,
     ),
     Proof(
         NearbyReplicas,
