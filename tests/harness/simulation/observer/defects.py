@@ -32,7 +32,7 @@ from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.reassignment import ReassignmentControl
-from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.metadata.topic import PartitionRegistration
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
@@ -560,6 +560,24 @@ def counts_no_piece_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 def says_again_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker tells a fetch session the log start in each answer, whether it has changed or not."""
     monkeypatch.setattr(fetch, "_has_changed", lambda watch, bounds: True)
+
+
+def keeps_the_sessions_of_stopped_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller lets a broker stop, and keeps its session until it would have timed out."""
+    wants = BrokerControl._wants_to_stop
+
+    def keeps(
+        self: BrokerControl,
+        now: int,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+    ) -> Outcome:
+        outcome = wants(self, now, image, broker, request)
+        self.sessions.heard(now, broker.id)
+        return outcome
+
+    monkeypatch.setattr(BrokerControl, "_wants_to_stop", keeps)
 
 
 def counts_no_eligible_elections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -878,5 +878,13 @@ PARTS: tuple[Proof, ...] = (
         "test_continued_sessions::test_a_follower_may_forget_what_it_cannot_or_need_not_fetch_on",
         seed=1,
     ),
+    Proof(
+        StoppedBrokers,
+        "CS-04",
+        defects.keeps_the_sessions_of_stopped_brokers,
+        "worlds",
+        "test_stopped_brokers::test_a_message_that_is_served_late_begins_another_session",
+        seed=2,
+    ),
 )
 """Proofs of what a rule asserts beside its first invariant, and no other rule does."""

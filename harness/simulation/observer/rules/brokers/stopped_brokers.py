@@ -7,10 +7,14 @@ until its session is over, as if it had been killed. It stops
 * without leave: `controlled.shutdown.timeout.ms` is over since it asked, or a controller has told this epoch that it
   is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
 
-Asserted when the broker begins to close. In the turn after its host has sent SIGTERM, a heartbeat of it is under way:
-were it to wait for the next that is due, its leaderships would stay for as long. Legal: a broker that never asked,
-since it led nothing, or because its settings say so; a request that was under way before SIGTERM, and may end in that
-turn, unsent as it is (`worlds` 1023938). Clusters without a quorum ask by another request (ZK-08).
+A controller that has let a broker go ends its session: the next incarnation may register at once. It would wait for the
+session timeout otherwise, each time that the broker is restarted.
+
+Asserted when the broker begins to close, and when a registration is answered. In the turn after its host has sent
+SIGTERM, a heartbeat of it is under way: were it to wait for the next that is due, its leaderships would stay for as
+long. Legal: a broker that never asked, since it led nothing, or because its settings say so; a request that was under
+way before SIGTERM, and may end in that turn, unsent as it is (`worlds` 1023938); a session that began again, with a
+heartbeat that was served late. Clusters without a quorum ask by another request (ZK-08).
 
 Source: CS-01, CS-04; KIP-631.
 """
@@ -28,6 +32,7 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from squall.nodes.protocol.requests.session import ServerRequest
 
 _GONE: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
@@ -45,6 +50,8 @@ class StoppedBrokers(Rule):
         self._let_go: set[Epoch] = set()
         self._gone: set[Epoch] = set()
         """The brokers that a controller has allowed to shut down, and those that it has called no longer registered."""
+        self._silent: set[Epoch] = set()
+        """The brokers that were allowed to shut down, and of which nothing else was served since."""
         self._asked_at: dict[Epoch, int] = {}
         self._stops: list[tuple[str, Epoch, bool]] = []
         """The events of a turn that is not examined yet: name, broker, and whether it has leave."""
@@ -55,12 +62,34 @@ class StoppedBrokers(Rule):
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         asked, told = request.body, None if request.answer is None else request.answer.response
+        if isinstance(asked, BrokerRegistrationRequest) and isinstance(told, BrokerRegistrationResponse):
+            self._registration_answered(process, node, asked, told)
         if not isinstance(asked, BrokerHeartbeatRequest) or not isinstance(told, BrokerHeartbeatResponse):
             return
+        broker = asked.broker_id, asked.broker_epoch
         if told.error_code in _GONE:
-            self._gone.add((asked.broker_id, asked.broker_epoch))
+            self._gone.add(broker)
         elif told.should_shut_down and not told.error_code:
-            self._let_go.add((asked.broker_id, asked.broker_epoch))
+            self._let_go.add(broker)
+            self._silent.add(broker)
+        else:
+            self._silent.discard(broker)
+
+    def _registration_answered(
+        self, process: SimProcess, node: BaseNode, asked: BrokerRegistrationRequest, told: BrokerRegistrationResponse
+    ) -> None:
+        self._silent.discard((asked.broker_id, told.broker_epoch))
+        with_quorum = node_of_quorum(node)
+        if told.error_code != ErrorCode.DUPLICATE_BROKER_REGISTRATION or with_quorum is None:
+            return
+        image = None if with_quorum.controller is None else with_quorum.controller.image
+        known = None if image is None else image.brokers.get(asked.broker_id)
+        if known is not None and known.fenced and (known.id, known.epoch) in self._silent:
+            raise InvariantBroken(
+                "CS-04",
+                f"controller {process.name} has let broker {known.id} of epoch {known.epoch} go, has heard nothing of "
+                "it since, and refuses its next incarnation as if it still ran",
+            )
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "request_expired":

@@ -12,6 +12,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 
 ASKED, PATIENCE_MS = 1_000_000, 8_000
@@ -131,3 +132,51 @@ def test_what_was_traced_in_a_turn_in_which_the_process_died_is_forgotten() -> N
     broker.rule.traced("broker_shuts_down", {"broker": 1, "epoch": 7, "granted": False})
     broker.rule.died(broker.process)
     broker.rule.turned(broker.process, broker.node)
+
+
+# -- the next incarnation ------------------------------------------------------------------------------------------
+
+
+def registers(broker: Broker, error: ErrorCode, *, fenced: bool = True, epoch: int = -1) -> None:
+    """The next incarnation of the broker registers, while the last one is registered with epoch 7."""
+    known = SimpleNamespace(id=1, epoch=7, fenced=fenced)
+    broker.node.controller = SimpleNamespace(image=SimpleNamespace(brokers={1: known}))
+    asked = BrokerRegistrationRequest(broker_id=1, incarnation_id=bytes(16))
+    request = ServerRequest(int(ApiKey.BROKER_REGISTRATION), 1, asked, "node-1", "CONTROLLER", 5, 0)
+    request.answer = Answer(response=BrokerRegistrationResponse(error_code=error, broker_epoch=epoch))
+    broker.rule.answered(broker.process, broker.node, request)
+
+
+def is_heard(broker: Broker, *, want_shut_down: bool) -> None:
+    asked = BrokerHeartbeatRequest(broker_id=1, broker_epoch=7, want_shut_down=want_shut_down)
+    request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, "node-1", "CONTROLLER", 5, 0)
+    request.answer = Answer(response=BrokerHeartbeatResponse(should_shut_down=want_shut_down))
+    broker.rule.answered(broker.process, broker.node, request)
+
+
+def test_a_controller_that_takes_a_broker_that_it_let_go_for_a_living_one_breaks_cs_04() -> None:
+    broker = Broker().is_told(leave=True)
+    is_heard(broker, want_shut_down=True)
+    with pytest.raises(
+        InvariantBroken, match=r"^CS-04: controller b1 has let broker 1 of epoch 7 go, has heard nothing"
+    ):
+        registers(broker, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
+def test_a_broker_that_was_let_go_registers_at_once() -> None:
+    registers(Broker().is_told(leave=True), ErrorCode.NONE, epoch=9)
+
+
+@pytest.mark.parametrize("leave", [False, True], ids=["not let go", "fenced in no record yet"])
+def test_a_broker_that_may_still_run_is_not_replaced(leave: bool) -> None:
+    registers(Broker().is_told(leave=leave), ErrorCode.DUPLICATE_BROKER_REGISTRATION, fenced=not leave)
+
+
+@pytest.mark.parametrize("by", ["a heartbeat", "a registration"])
+def test_a_message_that_is_served_late_begins_another_session(by: str) -> None:
+    broker = Broker().is_told(leave=True)
+    if by == "a heartbeat":
+        is_heard(broker, want_shut_down=False)
+    else:
+        registers(broker, ErrorCode.NONE, epoch=7)
+    registers(broker, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
