@@ -5,6 +5,8 @@ unregister a broker that is none. Afterwards the same leader leads in the same e
 
 from __future__ import annotations
 
+from functools import partial
+
 from squall.harness.conformance.client import (
     NOBODY,
     UNKNOWN_ID,
@@ -131,8 +133,19 @@ async def _impossible_voters(client: ConformanceClient, controller: Address, clu
         ("that is one already", voter, [listener], ErrorCode.DUPLICATE_VOTER),
     ):
         addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
-        added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
-        expect_error(controller, f"to add a voter {name}", added.error_code, error, *NOT_HERE)
+        await client.settled(partial(_is_refused, client, controller, f"to add a voter {name}", addition, error))
+
+
+async def _is_refused(
+    client: ConformanceClient,
+    controller: Address,
+    name: str,
+    addition: add_raft_voter.AddRaftVoterRequest,
+    error: ErrorCode,
+) -> None:
+    """While another change of the voters is not committed, a leader may refuse all with REQUEST_TIMED_OUT."""
+    added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
+    expect_error(controller, name, added.error_code, error, *NOT_HERE)
 
 
 async def _strange_broker(client: ConformanceClient, address: Address) -> None:
