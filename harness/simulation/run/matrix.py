@@ -103,7 +103,7 @@ TRIALS: tuple[Trial, ...] = (
     ),
     mutant("observer-counted", "QC-16", "minority-active-controller", "HWM", "ELECT", "IMAGE", "EPOCH", "LM"),
     mutant("removed-voter-counted", "QC-16", "removed-voter-with-its-leader", "HWM", "ELECT", "IMAGE", "EPOCH", "LM"),
-    mutant("timers-on-wall-clock", "FD-05", "clock-skew", "FD-05", "QC-18", REQUIRED),
+    mutant("timers-on-wall-clock", "FD-05", "clock-skew", "FD-05", "QC-18", "ELECT", REQUIRED),
     mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
     mutant("removed-replica-stays-eligible", "EL-01", "moved-back", "RA-05", "ISR", "ELECT", "ACK", "lost_write"),
