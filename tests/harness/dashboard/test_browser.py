@@ -214,6 +214,8 @@ def test_keys_search_move_open_and_help(browser: Browser) -> None:
     assert browser.run("return document.querySelector('#help').open")
     browser.keys(Keys.ESCAPE)
     assert not browser.run("return document.querySelector('#help').open")
+    # A closed dialog keeps the focus until the next frame.
+    browser.until("return !document.activeElement.closest('#help')")
     browser.keys(Keys.ENTER)
     browser.until("return location.pathname.includes('/scenarios/')")
     browser.keys("3")
