@@ -8,7 +8,8 @@ Asserted after a turn in which a follower has appended what it fetched, or writt
 leader up a whole fetch timeout later, or an eighth of it where buggify lets that happen (`early-fetch-timeout`).
 
 Source: KIP-595, QC-05, QC-18, SN-05. Legal: another role than before the turn; a leader that has resigned
-(EndQuorumEpoch), to which a follower listens no longer; a leader that pushes its records, and sends nothing on request.
+(EndQuorumEpoch), to which a follower listens no longer; a snapshot that the follower writes itself (`worlds` 1011965);
+a leader that pushes its records, and sends nothing on request.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC
 from squall.nodes.raft.roles import Follower
 
-DIRECTORY, PART = f"{METADATA_TOPIC}-0", ".part"
+DIRECTORY, PART = f"{METADATA_TOPIC}-0", ".checkpoint.part"
 EARLY = 8
 """Buggify divides the fetch timeout by it."""
 
@@ -38,14 +39,15 @@ class HeardLeaders(Rule):
         super().__init__(cluster)
         self._followers: dict[str, Follower] = {}
         """By process, its role after the last turn, if it follows."""
-        self._downloads: dict[str, int] = {}
-        """By process that downloads a snapshot, the bytes that it has."""
+        self._downloads: dict[str, tuple[str, int]] = {}
+        """By process that downloads a snapshot, the path of what it has, and the bytes."""
         self._served: set[int] = set()
         """The nodes that have appended metadata or emptied their log in a turn that is not examined yet."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "snapshot_fetch":
-            self._downloads[self.cluster.names[int(fields["node"])]] = 0
+            path = f"{DIRECTORY}/{int(fields['end']):020d}-{int(fields['epoch']):010d}{PART}"
+            self._downloads[self.cluster.names[int(fields["node"])]] = path, 0
         elif "node" in fields:
             self._served.add(int(fields["node"]))
 
@@ -72,15 +74,14 @@ class HeardLeaders(Rule):
 
     def _has_grown(self, process: SimProcess) -> bool:
         """Whether there is more of a snapshot on the disk than after the last turn. It is renamed when it is whole."""
+        path, before = self._downloads[process.name]
         with process.disk.at_no_cost():
-            paths = [f"{DIRECTORY}/{one}" for one in process.disk.list(DIRECTORY)]
-            sizes = [len(process.disk.content(one) or b"") for one in paths if one.endswith(PART)]
-        before = self._downloads[process.name]
-        if not sizes:
+            content = process.disk.content(path)
+        if content is None:
             del self._downloads[process.name]
             return False
-        self._downloads[process.name] = max(sizes)
-        return max(sizes) > before
+        self._downloads[process.name] = path, len(content)
+        return len(content) > before
 
 
 def _check(process: SimProcess, role: Follower, timeout: int) -> None:

@@ -117,3 +117,18 @@ def test_a_leader_that_pushes_its_records_is_not_asked() -> None:
     following = Following(pulls=False)
     following.appends()
     following.turns(100_000)
+
+
+def test_a_snapshot_that_a_follower_writes_itself_is_nothing_that_it_has_heard() -> None:
+    """Seed 1011965 of `worlds`: it begins to write one in the turn in which a download is over."""
+    following = Following()
+    following.downloads()
+    own = f"{DIRECTORY}/00000000000000000026-0000000003.checkpoint.part"
+    following.process.disk.open(own, create=True)
+    following.turns(100_000)
+    following.process.disk.open(own).append(b"own")
+    following.turns(200_000)
+    following.process.disk.remove(PART)
+    following.turns(300_000)
+    following.process.disk.open(own).append(b"own")
+    following.turns(400_000)
