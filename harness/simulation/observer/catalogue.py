@@ -29,7 +29,7 @@ from squall.harness.simulation.observer.rules.clients.refused_records import Ref
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
-from squall.harness.simulation.observer.rules.clients.told_news import ToldNews
+from squall.harness.simulation.observer.rules.clients.session_news import SessionNews
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -146,7 +146,7 @@ RULES: tuple[type[Rule], ...] = (
     SessionContents,
     KeptSessions,
     ContinuedSessions,
-    ToldNews,
+    SessionNews,
     NearbyReplicas,
     FetchedRecords,
     ListedEnd,

@@ -334,6 +334,11 @@ def _has_changed(watch: Watch, bounds: FetchBounds) -> bool:
     return bounds.high_watermark != watch.told_high_watermark or bounds.log_start_offset != watch.told_log_start
 
 
+def _cut(batches: memoryview | bytes, first: memoryview | bytes) -> memoryview | bytes:
+    """The first batch and half of what follows it, which most often ends within a batch."""
+    return batches[: len(first) + (len(batches) - len(first)) // 2]
+
+
 def _failure(part: PartitionData) -> _Finding:
     return _Finding(part, must_tell=True, keep=True)
 
@@ -384,8 +389,3 @@ class FetchHandler:
         if fetch.arrive(now, self._progress, self._replicas):
             return
         fetch.park(now + min(body.max_wait_ms, WAIT_MAX_MS) * 1000)
-
-
-def _cut(batches: memoryview | bytes, first: memoryview | bytes) -> memoryview | bytes:
-    """The first batch and half of what follows it, which most often ends within a batch."""
-    return batches[: len(first) + (len(batches) - len(first)) // 2]

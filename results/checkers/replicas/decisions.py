@@ -80,17 +80,17 @@ def _facts(record: MetadataRecord) -> RecordFacts:
     return record.facts
 
 
-def _says(record: MetadataRecord) -> laws.Stated:
+def _fields_stated(record: MetadataRecord) -> laws.Stated:
     facts = _facts(record)
     return laws.Stated(
-        record.leader,
-        record.isr,
-        facts.replicas,
-        facts.adding,
-        facts.removing,
-        facts.eligible,
-        facts.last_known,
-        facts.recovery,
+        leader=record.leader,
+        isr=record.isr,
+        replicas=facts.replicas,
+        adding=facts.adding,
+        removing=facts.removing,
+        elr=facts.eligible,
+        last_known_elr=facts.last_known,
+        recovery_state=facts.recovery,
     )
 
 
@@ -225,7 +225,7 @@ class Decision:
         if record.what in ("partition", "change"):
             self._before.setdefault(key, before)
         if before is not None:
-            for breach in laws.needless(before, _says(record)):
+            for breach in laws.needless(before, _fields_stated(record)):
                 yield _place(key, before), breach
         self._remember(record)
         self._cluster.replay(record)

@@ -12,9 +12,9 @@ no knowledge of why it decides so. The first group compares a topic-partition be
 * RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
          and then only those that it had added. A reassignment is over when all that it added are in the ISR, or are
          no replicas again
+* MD-08  a change record states only fields that it changes. If it removes replicas, it also names a leader that stays:
+         a new leader epoch begins (rule 23)
 
-* MD-08  a record says of a topic-partition only what becomes different. It may name a leader that stays where it takes
-         replicas away: a new leader epoch begins then (rule 23)
 * CS-02  an active leader leaves an ISR as its broker is about to be fenced, which is written last, or because it stops,
          and then it is marked first. So until it is either it joins no ISR (`LeftLeaders`)
 
@@ -88,7 +88,7 @@ class TopicPartitionState(Protocol):
 
 
 class Stated(NamedTuple):
-    """What a record of a change says; None for what it leaves as it is."""
+    """The fields that a change record states; None for a field that it leaves as it is."""
 
     leader: int | None
     isr: Members | None
@@ -101,13 +101,13 @@ class Stated(NamedTuple):
 
 
 def needless(before: TopicPartitionState, stated: Stated) -> Iterator[Breach]:
-    """MD-08: what a record says although it was so before."""
+    """MD-08: fields that a change record states with the value that they had before."""
     for name, value in stated._asdict().items():
         if value is None or value != getattr(before, name):
             continue
         if name == "leader" and stated.replicas is not None and not set(before.replicas) <= set(stated.replicas):
             continue
-        yield Breach("MD-08", f"the record says that {name.replace('_', ' ')} is {value}, and it was so before")
+        yield Breach("MD-08", f"the record states {name.replace('_', ' ')} {value}, which is no change")
 
 
 def leaves_for_good(before: TopicPartitionState, now: TopicPartitionState) -> list[int]:

@@ -30,6 +30,7 @@ from squall.nodes.protocol.requests.headers import decode_request
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.nodes.raft.config import PARTITION, TOPIC
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.core.operation import Event
 
@@ -37,6 +38,8 @@ QuorumPosition = tuple[int, int, bool, int]
 """End, high watermark, whether it leads, epoch."""
 
 
+METADATA_DIRECTORY = f"{TOPIC}-{PARTITION}"
+"""The directory of the metadata log, on every disk."""
 _WITHOUT_QUORUM = frozenset((ZooKeeperNode, MemoryController, MemoryBroker))
 
 

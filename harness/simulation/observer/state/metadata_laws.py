@@ -1,8 +1,8 @@
 """What must hold of every committed metadata record, whatever the controller decides.
 
 The laws of a topic-partition are those that runs on hosts are held to as well
-(`results/checkers/replicas/metadata_laws.py`: IS-02, EL-02, RA-04, RA-05). Here they meet the image of the observer,
-and these need more of it than one topic-partition:
+(`results/checkers/replicas/metadata_laws.py`: IS-02, EL-02, MD-08, RA-04, RA-05). Here they meet the image of the
+observer, and these need more of it than one topic-partition:
 
 * IS-02  a new topic-partition begins with active members, and with a leader
 * IS-09  without eligible leader replicas the ISR is never empty
@@ -106,7 +106,8 @@ class MetadataLaws:
             return
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
         if before is not None and isinstance(record, PartitionChangeRecord):
-            require(where, laws.needless(before, _says(record)))
+            require(where, laws.needless(before, _stated(record)))
+        if before is not None:
             require(where, laws.leaving_replicas(before, now))
             require(where, laws.ended_reassignment(before, now))
             self._check_coming(where, before, now)
@@ -194,7 +195,7 @@ class MetadataLaws:
         require(where, laws.eligible(before, now))
 
 
-def _says(record: PartitionChangeRecord) -> laws.Stated:
+def _stated(record: PartitionChangeRecord) -> laws.Stated:
     return laws.Stated(
         leader=None if record.leader == NO_LEADER_CHANGE else record.leader,
         isr=_members(record.isr),

@@ -540,8 +540,8 @@ def rests_after_each_append(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaFetcher, "_append", rests)
 
 
-def counts_no_piece_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of a snapshot do not renew a follower's patience with its leader."""
+def ignores_pieces_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a snapshot do not restart a follower's fetch timeout."""
     answered = SnapshotDownload._answered
 
     def unheard(self: SnapshotDownload, role: Follower, part: SnapshotReceiver) -> Answered:
@@ -557,8 +557,8 @@ def counts_no_piece_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SnapshotDownload, "_answered", unheard)
 
 
-def says_again_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker tells a fetch session the log start in each answer, whether it has changed or not."""
+def repeats_the_log_start_in_each_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each response of a fetch session repeats the log start, whether it has changed or not."""
     monkeypatch.setattr(fetch, "_has_changed", lambda watch, bounds: True)
 
 

@@ -41,7 +41,7 @@ from squall.harness.simulation.observer.rules.clients.refused_records import Ref
 from squall.harness.simulation.observer.rules.clients.request_deadlines import RequestDeadlines
 from squall.harness.simulation.observer.rules.clients.request_order import RequestOrder
 from squall.harness.simulation.observer.rules.clients.session_contents import SessionContents
-from squall.harness.simulation.observer.rules.clients.told_news import ToldNews
+from squall.harness.simulation.observer.rules.clients.session_news import SessionNews
 from squall.harness.simulation.observer.rules.durable_records import DurableRecords
 from squall.harness.simulation.observer.rules.final_logs import FinalLogs
 from squall.harness.simulation.observer.rules.follower_append import FollowerAppend
@@ -155,7 +155,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         HeardLeaders,
         "ELECT",
-        defects.counts_no_piece_of_a_snapshot,
+        defects.ignores_pieces_of_a_snapshot,
         "worlds",
         "test_heard_leaders::test_a_leader_that_has_resigned_is_listened_to_no_longer",
         seed=3,
@@ -531,11 +531,11 @@ PROOFS: tuple[Proof, ...] = (
         "test_continued_sessions::test_a_fetch_on_another_connection_may_begin_another_session",
     ),
     Proof(
-        ToldNews,
+        SessionNews,
         "DP-04",
-        defects.says_again_what_it_has_said,
+        defects.repeats_the_log_start_in_each_response,
         "worlds",
-        "test_told_news::test_who_asks_again_is_told_again",
+        "test_session_news::test_a_topic_partition_that_the_fetch_names_is_in_the_response",
         seed=1,
     ),
     Proof(

@@ -242,20 +242,20 @@ def test_without_eligible_leaders_the_last_member_stays_though_it_is_unregistere
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"isr": [1, 2, 3]}, "isr is (1, 2, 3)"),
-        ({"leader": 1}, "leader is 1"),
-        ({"replicas": [1, 2, 3]}, "replicas is (1, 2, 3)"),
-        ({"replicas": [1, 2, 3, 4], "adding_replicas": [4], "leader": 1}, "leader is 1"),
-        ({"adding_replicas": []}, "adding is ()"),
-        ({"removing_replicas": []}, "removing is ()"),
-        ({"eligible_leader_replicas": []}, "elr is ()"),
-        ({"last_known_elr": []}, "last known elr is ()"),
-        ({"leader_recovery_state": 0}, "recovery state is 0"),
+        ({"isr": [1, 2, 3]}, "isr (1, 2, 3)"),
+        ({"leader": 1}, "leader 1"),
+        ({"replicas": [1, 2, 3]}, "replicas (1, 2, 3)"),
+        ({"replicas": [1, 2, 3, 4], "adding_replicas": [4], "leader": 1}, "leader 1"),
+        ({"adding_replicas": []}, "adding ()"),
+        ({"removing_replicas": []}, "removing ()"),
+        ({"eligible_leader_replicas": []}, "elr ()"),
+        ({"last_known_elr": []}, "last known elr ()"),
+        ({"leader_recovery_state": 0}, "recovery state 0"),
     ],
     ids=str,
 )
-def test_a_record_says_only_what_becomes_different(fields: dict[str, object], words: str) -> None:
-    with breaks("MD-08", f"events-0 at offset 7: the record says that {words}, and it was so before"):
+def test_a_change_record_states_only_what_it_changes(fields: dict[str, object], words: str) -> None:
+    with breaks("MD-08", f"events-0 at offset 7: the record states {words}, which is no change"):
         Log().change(**fields)
 
 
@@ -264,7 +264,7 @@ def test_a_record_that_takes_replicas_away_may_name_the_leader_that_stays() -> N
     Log().change(replicas=[1, 2], isr=[1, 2], leader=1)
 
 
-def test_a_record_that_says_nothing_is_legal() -> None:
+def test_a_change_record_that_states_nothing_is_legal() -> None:
     """EL-03: another min ISR raises the partition epochs."""
     Log().change()
 

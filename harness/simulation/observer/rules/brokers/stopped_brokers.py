@@ -7,8 +7,8 @@ until its session is over, as if it had been killed. It stops
 * without leave: `controlled.shutdown.timeout.ms` is over since it asked, or a controller has told this epoch that it
   is not registered any more. Half of that time is required, as the turn in which it asked may have taken long.
 
-A controller that has let a broker go ends its session: the next incarnation may register at once. It would wait for the
-session timeout otherwise, each time that the broker is restarted.
+A controller that allows a broker to shut down ends its session, so that the next incarnation can register at once.
+Otherwise each restart of a broker takes as long as the session timeout.
 
 Asserted when the broker begins to close, and when a registration is answered. In the turn after its host has sent
 SIGTERM, a heartbeat of it is under way: were it to wait for the next that is due, its leaderships would stay for as
@@ -87,8 +87,8 @@ class StoppedBrokers(Rule):
         if known is not None and known.fenced and (known.id, known.epoch) in self._silent:
             raise InvariantBroken(
                 "CS-04",
-                f"controller {process.name} has let broker {known.id} of epoch {known.epoch} go, has heard nothing of "
-                "it since, and refuses its next incarnation as if it still ran",
+                f"controller {process.name} refuses the next incarnation of broker {known.id} as a duplicate, although "
+                f"it has allowed epoch {known.epoch} to shut down and has served no other message of it since",
             )
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:

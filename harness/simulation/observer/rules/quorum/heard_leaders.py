@@ -1,14 +1,14 @@
-"""ELECT: what a leader of the quorum sends renews its followers' patience, records and pieces of snapshots alike.
+"""ELECT: records and pieces of snapshots that a follower receives restart its fetch timeout (QC-05, QC-18).
 
-A follower gives its leader up when it has heard nothing of it for the fetch timeout (QC-05). If something that it hears
-does not count, it stands for election against a living leader. With pieces of a snapshot that takes a large snapshot or
-a slow link: most downloads are over long before.
+A voter stands for election when its leader has not responded for the fetch timeout. If some response does not restart
+the timeout, the voter stands against a leader that runs. For pieces of a snapshot, this shows only with a large
+snapshot or a slow link: most downloads end long before the timeout.
 
-Asserted after a turn in which a follower has appended what it fetched, or written a piece of a snapshot: it gives its
-leader up a whole fetch timeout later, or an eighth of it where buggify lets that happen (`early-fetch-timeout`).
+The rule runs after a turn in which a follower has appended what it fetched, or written a piece of a snapshot. The
+timeout then ends one fetch timeout later, or an eighth of it later (buggify place `early-fetch-timeout`).
 
 Source: KIP-595, QC-05, QC-18, SN-05. Legal: another role than before the turn; a leader that has resigned
-(EndQuorumEpoch), to which a follower listens no longer; a snapshot that the follower writes itself (`worlds` 1011965);
+(EndQuorumEpoch), whose responses no longer count; a snapshot that the follower writes itself (`worlds` 1011965);
 a leader that pushes its records, and sends nothing on request.
 """
 
@@ -17,17 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import METADATA_DIRECTORY, Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
-from squall.nodes.protocol.topic_partition import METADATA_TOPIC
 from squall.nodes.raft.roles import Follower
+from squall.nodes.raft.snapshots import PART, SnapshotId
+from squall.nodes.storage.checkpoints import join
 
-DIRECTORY, PART = f"{METADATA_TOPIC}-0", ".checkpoint.part"
 EARLY = 8
-"""Buggify divides the fetch timeout by it."""
+"""Buggify divides the fetch timeout by this."""
 
 
 class HeardLeaders(Rule):
@@ -46,8 +46,8 @@ class HeardLeaders(Rule):
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "snapshot_fetch":
-            path = f"{DIRECTORY}/{int(fields['end']):020d}-{int(fields['epoch']):010d}{PART}"
-            self._downloads[self.cluster.names[int(fields["node"])]] = path, 0
+            name = SnapshotId(int(fields["end"]), int(fields["epoch"])).name + PART
+            self._downloads[self.cluster.names[int(fields["node"])]] = join(METADATA_DIRECTORY, name), 0
         elif "node" in fields:
             self._served.add(int(fields["node"]))
 
@@ -89,6 +89,6 @@ def _check(process: SimProcess, role: Follower, timeout: int) -> None:
     if patience not in (timeout, timeout // EARLY):
         raise InvariantBroken(
             "ELECT",
-            f"{process.name} has been served by {role.leader_id}, which leads quorum epoch {role.epoch}, and gives it "
-            f"up in {patience} us, not in {timeout} us",
+            f"{process.name} has appended what leader {role.leader_id} of quorum epoch {role.epoch} sent, and its "
+            f"fetch timeout ends in {patience} us, not in {timeout} us",
         )

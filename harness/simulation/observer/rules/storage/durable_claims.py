@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import (
+    METADATA_DIRECTORY,
     QuorumTurn,
     ReplicaTurn,
     Rule,
@@ -44,7 +45,6 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.fetch import FetchRequest
 from squall.nodes.protocol.records import iterate_batches
 from squall.nodes.protocol.requests.headers import decode_request
-from squall.nodes.raft.config import PARTITION, TOPIC
 from squall.nodes.raft.snapshots import SUFFIX as SNAPSHOT
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
@@ -52,7 +52,6 @@ from squall.nodes.storage.errors import CorruptFile
 
 SUFFIX = ".log"
 FETCH = wire_keys(ApiKey.FETCH)
-METADATA_DIRECTORY = f"{TOPIC}-{PARTITION}"
 
 
 class DurableClaims(Rule):

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.quorum.heard_leaders import DIRECTORY, HeardLeaders
+from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
+from squall.harness.simulation.observer.rules.rule import METADATA_DIRECTORY
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.raft.roles import Follower, Prospective
 
 TIMEOUT = 2_000_000
-PART = f"{DIRECTORY}/00000000000000000020-0000000003.checkpoint.part"
+PART = f"{METADATA_DIRECTORY}/00000000000000000020-0000000003.checkpoint.part"
 
 
 class Following:
@@ -59,7 +60,9 @@ def test_a_follower_that_is_served_gives_its_leader_up_later(patience: int) -> N
 def test_a_follower_that_does_not_count_what_it_has_appended_breaks_elect() -> None:
     following = Following()
     following.appends()
-    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has been served by 2, .* epoch 5, .* in 1500000 us, not in"):
+    with pytest.raises(
+        InvariantBroken, match=r"^ELECT: c1 has appended what leader 2 of quorum epoch 5 sent, .* in 1500000 us, not in"
+    ):
         following.turns(500_000)
 
 
@@ -71,7 +74,7 @@ def test_a_follower_that_does_not_count_a_piece_of_a_snapshot_breaks_elect() -> 
     following.turns(200_000, 200_000 + TIMEOUT)
     following.turns(300_000)
     following.gets_a_piece()
-    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has been served by 2"):
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has appended what leader 2"):
         following.turns(400_000)
 
 
@@ -81,7 +84,7 @@ def test_a_follower_that_does_not_count_the_last_piece_breaks_elect() -> None:
     following.downloads()
     following.process.disk.remove(PART)
     following.rule.traced("log_reset", {"node": 1, "end": 20, "was": 3})
-    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has been served by 2"):
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has appended what leader 2"):
         following.turns(400_000)
 
 
@@ -123,7 +126,7 @@ def test_a_snapshot_that_a_follower_writes_itself_is_nothing_that_it_has_heard()
     """Seed 1011965 of `worlds`: it begins to write one in the turn in which a download is over."""
     following = Following()
     following.downloads()
-    own = f"{DIRECTORY}/00000000000000000026-0000000003.checkpoint.part"
+    own = f"{METADATA_DIRECTORY}/00000000000000000026-0000000003.checkpoint.part"
     following.process.disk.open(own, create=True)
     following.turns(100_000)
     following.process.disk.open(own).append(b"own")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.storage.durable_claims import METADATA_DIRECTORY, DurableClaims
+from squall.harness.simulation.observer.rules.rule import METADATA_DIRECTORY
+from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import Disturbance, SimDisk
 from squall.nodes.node.effects import Send

@@ -1,4 +1,4 @@
-"""DP-04 as the observer asserts it: within a fetch session a broker says of a topic-partition only what is new."""
+"""DP-04 as the observer asserts it: a response of a fetch session names only topic-partitions with something new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.clients.told_news import ToldNews
+from squall.harness.simulation.observer.rules.clients.session_news import SessionNews
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.protocol.errors import ErrorCode
@@ -27,10 +27,10 @@ from tests.harness.simulation.observer.observed import TOPIC_ID
 
 
 class Session:
-    """Session 7 of a consumer at b1, which was told the high watermark 5 and the log start 0 of one topic-partition."""
+    """Session 7 of a consumer at b1. Its first response has high watermark 5 and log start 0 of one topic-partition."""
 
     def __init__(self) -> None:
-        self.rule = ToldNews(ObservedCluster())
+        self.rule = SessionNews(ObservedCluster())
         self.kept = {7, 8}
         sessions = SimpleNamespace(find=lambda number: number if number in self.kept else None)
         self.node: Any = SimpleNamespace(broker=SimpleNamespace(fetching=SimpleNamespace(sessions=sessions)))
@@ -39,10 +39,16 @@ class Session:
         self.fetches(begins=True)
 
     def fetches(
-        self, *, names: bool = False, forgets: bool = False, begins: bool = False, session: int = 7, **told: Any
+        self,
+        *,
+        names: bool = False,
+        forgets: bool = False,
+        begins: bool = False,
+        session: int = 7,
+        **partition_data: Any,
     ) -> None:
-        """B1 answers the next fetch of the session, or one that begins it, and says this of the topic-partition."""
-        part = PartitionData(**{"high_watermark": 5, "log_start_offset": 0} | told)
+        """B1 answers the next fetch of the session, or one that begins it; `partition_data` overrides the defaults."""
+        part = PartitionData(**{"high_watermark": 5, "log_start_offset": 0} | partition_data)
         named = [FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition(0)])] if names or begins else []
         forgotten = [ForgottenTopic(topic_id=TOPIC_ID, partitions=[0])] if forgets else []
         self.epoch = 0 if begins else self.epoch + 1
@@ -54,9 +60,9 @@ class Session:
         self.rule.answered(self.process, self.node, request)
 
 
-def test_a_broker_that_says_what_it_has_said_breaks_dp_04() -> None:
+def test_a_response_that_repeats_the_last_one_breaks_dp_04() -> None:
     with pytest.raises(
-        InvariantBroken, match=r"^DP-04: b1 says .* of client in session 7, epoch 1, .* 5 and .* 0, and"
+        InvariantBroken, match=r"^DP-04: b1 repeats to client, in epoch 1 of fetch session 7, .*-0 is 5 and .* 0$"
     ):
         Session().fetches()
 
@@ -73,11 +79,11 @@ def test_a_broker_that_says_what_it_has_said_breaks_dp_04() -> None:
     ],
     ids=lambda news: next(iter(news)),
 )
-def test_a_broker_says_what_is_new(news: dict[str, Any]) -> None:
+def test_a_response_may_have_something_new(news: dict[str, Any]) -> None:
     Session().fetches(**news)
 
 
-def test_what_was_told_between_counts() -> None:
+def test_each_response_is_compared_with_the_last_one() -> None:
     session = Session()
     session.fetches(high_watermark=6)
     session.fetches()
@@ -85,7 +91,7 @@ def test_what_was_told_between_counts() -> None:
         session.fetches()
 
 
-def test_after_an_error_all_is_new() -> None:
+def test_after_an_error_the_state_is_sent_again() -> None:
     session = Session()
     session.fetches(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     session.fetches()
@@ -94,11 +100,11 @@ def test_after_an_error_all_is_new() -> None:
 @pytest.mark.parametrize(
     "asked", [{"names": True}, {"forgets": True}, {"begins": True}], ids=lambda one: next(iter(one))
 )
-def test_who_asks_again_is_told_again(asked: dict[str, bool]) -> None:
+def test_a_topic_partition_that_the_fetch_names_is_in_the_response(asked: dict[str, bool]) -> None:
     Session().fetches(**asked)
 
 
-def test_another_session_and_another_life_of_the_broker_were_told_nothing() -> None:
+def test_another_session_and_another_incarnation_have_sent_nothing() -> None:
     session = Session()
     session.fetches(begins=True, session=8)
     session.rule.died(session.process)
