@@ -64,6 +64,7 @@ from squall.harness.simulation.observer.rules.quorum.controller_answers import C
 from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
+from squall.harness.simulation.observer.rules.quorum.heard_epochs import HeardEpochs
 from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
@@ -97,6 +98,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumVotes,
     GivenUpElections,
     HeardLeaders,
+    HeardEpochs,
     HandedOverQuorum,
     QuorumMemory,
     DurableRecords,

@@ -60,7 +60,7 @@ from squall.nodes.raft.messages import Answered, Hint
 from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
 from squall.nodes.raft.replica import RaftReplica
 from squall.nodes.raft.replication import Fetcher, FetchService
-from squall.nodes.raft.roles import Follower, Leader, Unattached
+from squall.nodes.raft.roles import Follower, Leader, Peer, Unattached
 from squall.nodes.raft.snapshot_fetch import SnapshotDownload
 from squall.nodes.raft.snapshots import SnapshotReceiver
 from squall.nodes.raft.transitions import Quorum
@@ -538,6 +538,21 @@ def rests_after_each_append(monkeypatch: pytest.MonkeyPatch) -> None:
             self._failed(now, key)
 
     monkeypatch.setattr(ReplicaFetcher, "_append", rests)
+
+
+def ignores_the_epoch_after_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that has resigned ignores the later epoch that a response to EndQuorumEpoch states."""
+
+    def answered(self: Elections, peer: Peer) -> Answered:
+        def marks(now: int, response: Message) -> None:
+            if messages.read_end_response(response).error == ErrorCode.NONE:
+                peer.answered(now, self._config.election_timeout * 4)
+            else:
+                self._core.retry_later(now, peer)
+
+        return marks
+
+    monkeypatch.setattr(Elections, "_end_answered", answered)
 
 
 def ignores_pieces_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

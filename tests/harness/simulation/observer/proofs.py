@@ -76,6 +76,7 @@ from squall.harness.simulation.observer.rules.quorum.controller_answers import C
 from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
 from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import HandedOverQuorum
+from squall.harness.simulation.observer.rules.quorum.heard_epochs import HeardEpochs
 from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
@@ -159,6 +160,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_heard_leaders::test_a_leader_that_has_resigned_is_listened_to_no_longer",
         seed=3,
+    ),
+    Proof(
+        HeardEpochs,
+        "ELECT",
+        defects.ignores_the_epoch_after_its_own,
+        "worlds",
+        "test_heard_epochs::test_a_node_that_has_resigned_is_said_to_lead_for_a_while",
+        seed=4,
     ),
     Proof(
         HandedOverQuorum,
