@@ -1,7 +1,9 @@
 """ApiVersions: what nodes announce, in each version in which a client may ask for it.
 
 Clients choose by it how they speak, and which features they use. A range that begins too late shuts older clients out:
-all from Kafka 2.1 on are to be served (KIP-896). Nothing else shows it, since current clients use higher versions.
+all from Kafka 2.1 on are to be served (KIP-896). One that ends too early takes what newer versions offer from all
+clients, and one that ends too late promises what the node cannot read. Nothing else shows these, since clients use the
+newest version that both sides have.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Final
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages import APIS, ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 LOWEST: Final = {
@@ -44,6 +46,31 @@ LOWEST: Final = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 """The version with which each API of a broker begins since Kafka 4.0 (KIP-896)."""
+HIGHEST: Final = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 18,
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.METADATA: 12,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.UPDATE_FEATURES: 1,
+    ApiKey.DESCRIBE_QUORUM: 2,
+    ApiKey.DESCRIBE_CLUSTER: 2,
+}
+"""The version of each API that clients of Kafka 4.4 use, or an earlier one that offers them as much: Metadata 13 only
+adds an error for the whole request."""
 FEATURES_SINCE: Final = 3
 METADATA_VERSION: Final = "metadata.version"
 LEVEL_ZERO_SINCE: Final = 4
@@ -67,6 +94,15 @@ async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
             if key in LOWEST and low > LOWEST[ApiKey(key)]
         }
         expect(address, "APIs of which older clients know no version", late, {})
+        early = {
+            ApiKey(key).name: high
+            for key, (_, high) in _apis(newest).items()
+            if key in HIGHEST and high < HIGHEST[ApiKey(key)]
+        }
+        expect(address, "APIs without the version that current clients use", early, {})
+    if client.knows_all:
+        unknown = {key: high for key, (_, high) in _apis(newest).items() if high > APIS[ApiKey(key)].versions[1]}
+        expect(address, "API keys with a version that the node cannot read", unknown, {})
     supported = {one.name: (one.min_version, one.max_version) for one in newest.supported_features}
     readable = {name: levels for name, levels in supported.items() if levels[0] > 0}
     older = {one.name: (one.min_version, one.max_version) for one in answers[FEATURES_SINCE].supported_features}

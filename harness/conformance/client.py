@@ -63,10 +63,13 @@ class ConformanceClient:
         controllers: Iterable[Address] = (),
         on_send: Callable[[int], None] = lambda value: None,
         patience: Patience | None = None,
+        *,
+        knows_all: bool = False,
     ) -> None:
         """`wall_clock_ms` is the brokers' time of day. `controllers` listen for clients; a cluster may have none.
 
-        `on_send` is called with each value that a broker should append, before it is sent.
+        `on_send` is called with each value that a broker should append, before it is sent. `knows_all`: no node can
+        read a version that this client cannot write, since the nodes are of the same commit.
         """
         self.connector = connector
         self.brokers = tuple(brokers)
@@ -75,6 +78,7 @@ class ConformanceClient:
         self.wall_clock_ms = wall_clock_ms
         self.on_send = on_send
         self.patience = patience or Patience()
+        self.knows_all = knows_all
         self._connections: dict[Address, KafkaConnection] = {}
         self._connecting = asyncio.Lock()
         self._announced: dict[Address, dict[int, tuple[int, int]]] = {}
@@ -87,7 +91,14 @@ class ConformanceClient:
     def on_other_connections(self) -> ConformanceClient:
         """The same client with connections of its own, for questions whose answers must not wait for others."""
         return ConformanceClient(
-            self.connector, self.brokers, self.rng, self.wall_clock_ms, self.controllers, self.on_send, self.patience
+            self.connector,
+            self.brokers,
+            self.rng,
+            self.wall_clock_ms,
+            self.controllers,
+            self.on_send,
+            self.patience,
+            knows_all=self.knows_all,
         )
 
     def any_broker(self) -> Address:

@@ -40,6 +40,7 @@ async def check_world(
         _controllers(world),
         on_send,
         PATIENCE,
+        knows_all=True,
     )
     try:
         return await check_conformance(client, {"segment.bytes": str(rng.choice(SEGMENT_BYTES))}, share, parts)

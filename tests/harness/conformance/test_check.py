@@ -40,7 +40,7 @@ from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from squall.nodes.metadata.topic import Topic
 from squall.nodes.node import announced_features, base
-from squall.nodes.node.dispatch import BROKER_VERSIONS
+from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
@@ -507,6 +507,23 @@ def test_an_api_that_begins_too_late_for_older_clients_is_seen(monkeypatch: pyte
     monkeypatch.setitem(BROKER_VERSIONS, ApiKey.PRODUCE, (3, 12))
     with pytest.raises(NotConforming, match=r"older clients know no version: \{'PRODUCE': 3\}"):
         for seed in (1, 2, 3):
+            conformance(seed, (api_versions.announced,))
+
+
+def test_an_api_that_ends_too_early_for_current_clients_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BROKER_VERSIONS, ApiKey.LIST_OFFSETS, (1, 7))
+    with pytest.raises(NotConforming, match=r"the version that current clients use: \{'LIST_OFFSETS': 7\}"):
+        for seed in (1, 2, 3):
+            conformance(seed, (api_versions.announced,))
+
+
+@pytest.mark.parametrize("table", [BROKER_VERSIONS, CONTROLLER_VERSIONS], ids=["broker", "controller"])
+def test_a_version_that_nodes_announce_and_cannot_read_is_seen(
+    monkeypatch: pytest.MonkeyPatch, table: dict[int, tuple[int, int]]
+) -> None:
+    monkeypatch.setitem(table, ApiKey.DELETE_TOPICS, (1, 7))
+    with pytest.raises(NotConforming, match=r"a version that the node cannot read: \{20: 7\}"):
+        for seed in range(1, 6):
             conformance(seed, (api_versions.announced,))
 
 
