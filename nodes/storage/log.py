@@ -210,7 +210,8 @@ class Log:
 
     def _load(self) -> None:
         for segment in self._segments:
-            segment.load()
+            if not segment.load() and segment is not self._segments.active:
+                segment.restore_indexes()
         self._settle_ends()
         self.durable_offset = self.end_offset
 

@@ -56,10 +56,13 @@ class Recovery:
         for at, segment in enumerate(every):
             following = every[at + 1].base_offset if at + 1 < len(every) else None
             if following is not None and following <= self._recovery_point:
-                segment.load()
+                fits = segment.load()
                 sound = segment.next_offset == following
             else:
+                fits = False
                 sound = self._rescan(segment) and following in (None, segment.next_offset)
+            if sound and not fits and following is not None:
+                segment.restore_indexes()
             if not sound:
                 self._segments.keep_first(at + 1)
                 break

@@ -305,51 +305,63 @@ class Segment:
 
     # -- files ----------------------------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Trust the file (closed cleanly, or known to be on the disk): load its indexes, find its end."""
-        for place in self.places(self._load_index()):
+    def load(self) -> bool:
+        """Trust the file (closed cleanly, or known to be on the disk): load its indexes, find its end.
+
+        Return whether both indexes were there and fit the file. If not, they are built from it (`restore_indexes`).
+        """
+        begin = self._load_index()
+        for place in self.places(begin or 0):
             if place.position >= self._indexed_to:
                 self._add_sparse(place.last_offset, place.position, place.end - place.position)
             self.next_offset = place.last_offset + 1
         self._max_timestamp = None if self.size else NO_TIMESTAMP
+        fits = begin is not None
         if self.size:
-            self._load_time_index()
-        if self.size:
+            fits = self._load_time_index() and fits
             first = int(_MAX_TIMESTAMP.unpack(self.read(0, _MAX_TIMESTAMP.size))[0])
             self.first_timestamp = first if first >= 0 else _NEVER
         self.dirty = False
+        return fits
 
-    def _load_index(self) -> int:
-        """Load the index file if it fits the segment; return the position from which to read batch headers."""
+    def _load_index(self) -> int | None:
+        """Load the index file; return the position from which to read batch headers, None if it does not fit."""
         content = read_whole(self._disk, join(self._directory, index_name(self.base_offset)))
         if content is None or len(content) % 8:
-            return 0
+            return None
         numbers = struct.unpack(f">{len(content) // 4}I", content)
         offsets, positions = numbers[0::2], numbers[1::2]
         pairs = zip(zip(offsets, positions, strict=True), zip(offsets[1:], positions[1:], strict=True), strict=False)
         if not positions or positions[-1] >= self.size or any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairs):
-            return 0
+            return None
         last = next(self.places(positions[-1]), None)
         if last is None or last.last_offset != self.base_offset + offsets[-1]:
-            return 0
+            return None
         self._sparse_offsets.extend(self.base_offset + offset for offset in offsets)
         self._sparse_positions.extend(positions)
         self._indexed_to = positions[-1] + self._index_interval
         return positions[-1]
 
-    def _load_time_index(self) -> None:
-        """Load the time index if it fits the segment; missing entries are determined on first use."""
+    def _load_time_index(self) -> bool:
+        """Load the time index; return whether it fits. Missing entries are determined on first use."""
         content = read_whole(self._disk, join(self._directory, time_index_name(self.base_offset)))
         if content is None or not self._times.decode(content, self.base_offset, self.next_offset):
-            return
+            return False
         last = self._times.last
         if last is None:
-            return
+            return True
         place = self.find(last[1])
         if place is None or (place.max_timestamp, place.last_offset) != last:
             self._times.clear()
-        elif place.end == self.size:
+            return False
+        if place.end == self.size:
             self._max_timestamp, self._offset_of_max = last
+        return True
+
+    def restore_indexes(self) -> None:
+        """Write indexes that `load` has built, so that neither the next start nor another program reads wrong ones."""
+        self.max_timestamp()
+        self.write_index()
 
     def write_index(self) -> None:
         """Write both indexes beside the segment. Not synced: they are only hints."""

@@ -35,7 +35,7 @@ AGED: Final = 0.12
 """The share of worlds whose topics keep records for a few seconds only: longer than final reads take."""
 LOSSY: Final = 0.25
 """The share of worlds in which a broker may lose what it has not synced: min ISR is two at least, and eligible leader
-replicas are kept, so that a power loss costs nothing that was acknowledged (`swarm/power_losses.py`)."""
+replicas are kept, so that a power loss costs nothing that was acknowledged (`power_losses.py`)."""
 PUNCTUAL: Final = 0.25
 """The share of worlds in which nodes make snapshots of the metadata by the clock as well as by size."""
 SCARCE: Final = 0.12

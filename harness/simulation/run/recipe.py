@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import KINDS
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import KINDS
 
 _PART = re.compile(r"(?:(?P<at>\d+(?:\.\d{1,6})?)s:)?(?P<seed>\d+)(?P<kinds>(?:\+[a-z-]+)*)")
 

@@ -68,23 +68,24 @@ from squall.harness.simulation.strangers.random_questions import SHARE as ASKING
 from squall.harness.simulation.strangers.random_questions import RandomQuestions
 from squall.harness.simulation.strangers.recreated_topics import SHARE as RECREATING
 from squall.harness.simulation.strangers.recreated_topics import RecreatedTopics
-from squall.harness.simulation.swarm.brokers_in_turn import draw_brokers_in_turn
 from squall.harness.simulation.swarm.budget import FaultBudget
-from squall.harness.simulation.swarm.distant import draw_distant
-from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import UNITS
-from squall.harness.simulation.swarm.moments import Moments
-from squall.harness.simulation.swarm.moved import draw_moves
-from squall.harness.simulation.swarm.outdated import draw_outdated
-from squall.harness.simulation.swarm.patterns import draw_patterns
-from squall.harness.simulation.swarm.power_losses import draw_power_losses
-from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
-from squall.harness.simulation.swarm.splits import draw_splits
-from squall.harness.simulation.swarm.successions import draw_successions
+from squall.harness.simulation.swarm.drawn.drawing import draw_depositions, draw_swarm
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import UNITS
+from squall.harness.simulation.swarm.drawn.moments import Moments
+from squall.harness.simulation.swarm.situations.brokers_in_turn import draw_brokers_in_turn
+from squall.harness.simulation.swarm.situations.distant import draw_distant
+from squall.harness.simulation.swarm.situations.lost_indexes import draw_lost_indexes
+from squall.harness.simulation.swarm.situations.moved import draw_moves
+from squall.harness.simulation.swarm.situations.outdated import draw_outdated
+from squall.harness.simulation.swarm.situations.patterns import draw_patterns
+from squall.harness.simulation.swarm.situations.power_losses import draw_power_losses
+from squall.harness.simulation.swarm.situations.reconfigured import draw_reconfigurations
+from squall.harness.simulation.swarm.situations.splits import draw_splits
+from squall.harness.simulation.swarm.situations.successions import draw_successions
+from squall.harness.simulation.swarm.situations.unregistered import draw_unregistered
+from squall.harness.simulation.swarm.situations.voter_changes import draw_voter_changes
 from squall.harness.simulation.swarm.swarm import Swarm
-from squall.harness.simulation.swarm.unregistered import draw_unregistered
-from squall.harness.simulation.swarm.voter_changes import draw_voter_changes
 from squall.harness.simulation.world.process import SimProcess
 from squall.harness.simulation.world.world import ClusterShape, SimWorld, voters_of
 from squall.nemesis.core.evidence import heal_all
@@ -528,6 +529,7 @@ class Simulation:
                     lag = self.scenario.cluster.config["replica.lag.time.max.ms"]
                     faults += draw_successions(seed, *nodes, load, int(lag) / 1_000)
                     faults += draw_reconfigurations(seed, view.brokers, load, others)
+                    faults += draw_lost_indexes(seed, view.brokers, load)
                     if self.scenario.cluster.dynamic_voters:
                         faults += draw_moves(seed, view.controllers, load)
                         faults += draw_voter_changes(seed, view.controllers, load)

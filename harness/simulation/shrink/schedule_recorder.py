@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from squall.harness.scenario.suite import Scenario
 from squall.harness.simulation.run.witness import Witness
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
 from squall.nemesis.entries import NemesisEntry
 from squall.nemesis.runner import NemesisEvent
 from squall.nemesis.schedule import Schedule, ScheduledFault

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from squall.harness.scenario.suite import TopicOptions
-from squall.harness.simulation.swarm.kinds import MOVE_VOTER, RECONFIGURE_BROKER, UNREGISTER_BROKER
+from squall.harness.simulation.swarm.drawn.kinds import LOSE_INDEXES, MOVE_VOTER, RECONFIGURE_BROKER, UNREGISTER_BROKER
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.broker.hosting.config import NO_EPOCH
 from squall.nodes.metadata.image import MetadataImage
@@ -46,6 +46,7 @@ CRASHING = (
     "crash-in-disk-call-broker",
     "disk-error-broker",
     RECONFIGURE_BROKER,
+    LOSE_INDEXES,
 )
 """A reconfigured broker stops cleanly, and is killed if it takes too long."""
 CLEAN_STOPS = ("restart-broker", MOVE_VOTER)

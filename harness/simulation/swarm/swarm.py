@@ -23,12 +23,13 @@ from pydantic import TypeAdapter
 
 from squall.harness.hosts.system import CONTROLLER_PORT
 from squall.harness.simulation.swarm.budget import FaultBudget
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES, UNREGISTER_BROKER
-from squall.harness.simulation.swarm.moments import Moment, Moments
-from squall.harness.simulation.swarm.moved import port_of
-from squall.harness.simulation.swarm.successions import Successions
-from squall.harness.simulation.swarm.unregistered import WITH_EMPTY_DISK
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import OPERATIONS, RECONFIGURE_BROKER, SWITCHES, UNREGISTER_BROKER
+from squall.harness.simulation.swarm.drawn.moments import Moment, Moments
+from squall.harness.simulation.swarm.situations.lost_indexes import CLEAN, lose_indexes
+from squall.harness.simulation.swarm.situations.moved import port_of
+from squall.harness.simulation.swarm.situations.successions import Successions
+from squall.harness.simulation.swarm.situations.unregistered import WITH_EMPTY_DISK
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.world import CLIENT_ADDRESS, ENSEMBLE, SimWorld
@@ -50,7 +51,7 @@ TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
 
 UNREGISTER_AGAIN_SECONDS = 0.1
 STAYS_DOWN_SECONDS = 10.0
-"""How much longer the kill of an unregistered broker may last than drawn: the operator's last request may be late."""
+"""How much longer a kill may last than drawn, where something is done before its end that may be late."""
 
 _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 
@@ -157,6 +158,8 @@ class Swarm:
                 return await self._switch(fault)
             case "unregister-broker":
                 return await self._unregister(identity, fault)
+            case "lose-indexes":
+                return await self._lose_indexes(identity, fault)
         return await self._as_written(identity, fault, fault.words)
 
     async def _as_written(self, identity: str, fault: SwarmFault, words: Mapping[str, object]) -> int:
@@ -331,6 +334,23 @@ class Swarm:
             host.process.wipe_disk()
         await host.call("heal", id=identity)
         return int(unregistered and attempts == 1)
+
+    async def _lose_indexes(self, identity: str, fault: SwarmFault) -> int:
+        """Stop or kill a broker, damage some of its index files, and start it. Return how many."""
+        host = self._world.sim_hosts[fault.hosts[0]]
+        killed = fault.amount >= CLEAN
+        if killed:
+            await host.call("proc.kill", id=identity, name="node", ttl=fault.duration + STAYS_DOWN_SECONDS)
+        elif host.process.running and not host.process.paused:
+            await host.call("proc.stop", name="node")
+        await asyncio.sleep(fault.duration)
+        is_down = host.process.node is None  # unless another fault that ended has started it
+        lost = lose_indexes(host.process.disk, Random(f"{identity}/{fault.at}")) if is_down else 0
+        if killed:
+            await host.call("heal", id=identity)
+        else:
+            host.start_if_it_may()
+        return lost
 
     async def _set_eligible_leaders(self, level: int, attempts: int) -> bool:
         assert self._operator is not None, "a swarm that switches features has an operator"

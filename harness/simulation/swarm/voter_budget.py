@@ -11,7 +11,7 @@ of one of those two makes it needed, and is appended by the leader before anybod
 
 from __future__ import annotations
 
-from squall.harness.simulation.swarm.kinds import MOVE_VOTER, REMOVE_VOTER
+from squall.harness.simulation.swarm.drawn.kinds import MOVE_VOTER, REMOVE_VOTER
 from squall.harness.simulation.world.voter_places import leading, misplaced_voter
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.node.node import Node

@@ -269,6 +269,8 @@ class SimDisk:
         self.syncs = 0
         self.errors = 0
         self.bytes_lost = 0
+        self.damaged_files = 0
+        """How many index files something other than the node has damaged, while no process was using the disk."""
         self.keeps_promises = True
         """Whether no fault has wiped this disk or made it pretend to sync. A power loss alone breaks no promise."""
         self.buggify: SeededBuggify | None = None
@@ -326,7 +328,7 @@ class SimDisk:
 
     def charge(self, kind: CallKind, size: int, where: _Content | str) -> None:
         """Account for one call about this file. Raises CrashNow and InjectedError."""
-        if self.crash_after is not None:
+        if self.crash_after is not None and self.in_use:
             self._count_down(kind)
         if self._disturbances and self.in_use:
             self._suffer(kind, where)
@@ -334,7 +336,7 @@ class SimDisk:
 
     def charge_sync(self, kind: CallKind, where: _Content | str) -> bool:
         """Account for one call that waits for the medium. Return whether it is durable, which a lying disk pretends."""
-        if self.crash_after is not None:
+        if self.crash_after is not None and self.in_use:
             self._count_down(kind)
         honest = not (self._disturbances and self.in_use and self._suffer(kind, where))
         self.keeps_promises = self.keeps_promises and honest
@@ -515,6 +517,10 @@ class SimDisk:
 
     def list(self, path: str) -> list[str]:
         return self._names.inside(path)
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of all files, in order, at no cost to the node."""
+        return tuple(sorted(self._names))
 
     def exists(self, path: str) -> bool:
         return path in self._names or self._names.has_directory(path)

@@ -404,6 +404,32 @@ class TestOpening:
         assert offsets(again) == list(range(40))
         assert again.read(33, 1, upper=40, at_least_one=True)[:8] == (33).to_bytes(8, "big")
 
+    @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
+    @pytest.mark.parametrize("how", ["lost", "zeros", "cut"])
+    def test_an_opening_writes_indexes_of_sealed_segments_that_do_not_fit(
+        self, disk: SimDisk, how: str, clean: bool
+    ) -> None:
+        """Seed 38 of `worlds`: other programs read them, and every later start would read the whole segment."""
+        log = opened(disk)
+        for at in range(40):
+            log.append_as_leader(batch(1, time=1_000 + at), 1, 0)
+        log.close()
+        indexes = sorted(name for name in disk.list("t-0") if name.endswith("index"))[:4]
+        whole = {name: disk.content(f"t-0/{name}") for name in indexes}
+        assert all(whole.values()) and len(log.producers.snapshots()) > 1
+        for name in indexes:
+            if how == "lost":
+                disk.remove(f"t-0/{name}")
+                continue
+            file = disk.open(f"t-0/{name}")
+            size = file.size()
+            file.truncate(size - 7)
+            if how == "zeros":
+                file.append(bytes(7))
+            file.close()
+        opened(disk, clean=clean)
+        assert {name: disk.content(f"t-0/{name}") for name in indexes} == whole
+
     def test_an_opening_that_removes_segments_removes_their_snapshots(self, disk: SimDisk) -> None:
         """DP-05, seed 1025807 of `worlds`: the node had died before it had removed what was below the log's start."""
         log = opened(disk)

@@ -18,7 +18,7 @@ from squall.harness.simulation.run.drawn_world import (
 )
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.swarm.power_losses import draw_power_losses
+from squall.harness.simulation.swarm.situations.power_losses import draw_power_losses
 from squall.harness.simulation.world.world import ClusterShape, places_of, properties_of
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.topic_configs import check_config

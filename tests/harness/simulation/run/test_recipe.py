@@ -21,8 +21,8 @@ from squall.harness.simulation.run.recipe import (
 )
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import KINDS
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import KINDS
 from squall.harness.simulation.world.streams import Streams
 
 SCENARIO = "barren-epoch"

@@ -14,8 +14,8 @@ from squall.harness.cli.simulation.simulate import told
 from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.scenario.suite import Scenario, load_suite
 from squall.harness.simulation.run.run import SimOptions, Simulation, simulate
-from squall.harness.simulation.swarm.drawing import draw_depositions, draw_swarm
-from squall.harness.simulation.swarm.kinds import ENSEMBLE_KINDS
+from squall.harness.simulation.swarm.drawn.drawing import draw_depositions, draw_swarm
+from squall.harness.simulation.swarm.drawn.kinds import ENSEMBLE_KINDS
 from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.node.zookeeper_node import ZooKeeperNode

@@ -23,8 +23,8 @@ from squall.harness.simulation.shrink.schedule_recorder import (
 )
 from squall.harness.simulation.shrink.shrink import NothingToShrink, record
 from squall.harness.simulation.shrink.simplify import operations_of
-from squall.harness.simulation.swarm.drawing import draw_swarm
-from squall.harness.simulation.swarm.kinds import KINDS
+from squall.harness.simulation.swarm.drawn.drawing import draw_swarm
+from squall.harness.simulation.swarm.drawn.kinds import KINDS
 from squall.harness.yaml_source import parse_yaml
 from squall.results.check import check_run
 from squall.results.checkers.engine.engines import InProcess

@@ -10,7 +10,7 @@ import pytest
 from squall.harness.scenario.cluster import await_whole, create_topics
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import CRASHING, FLUSH_MESSAGES, LOSSY, FaultBudget
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.workloads.clients.common.client import Topic

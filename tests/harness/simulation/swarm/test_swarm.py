@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm.drawing import draw_swarm
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, OPERATIONS
+from squall.harness.simulation.swarm.drawn.drawing import draw_swarm
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import KINDS, LINK_KINDS, OPERATIONS
 from squall.nemesis.entries import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")

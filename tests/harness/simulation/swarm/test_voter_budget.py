@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from squall.harness.hosts.system import CONTROLLER_PORT
-from squall.harness.simulation.swarm.kinds import MOVE_VOTER, REMOVE_VOTER
+from squall.harness.simulation.swarm.drawn.kinds import MOVE_VOTER, REMOVE_VOTER
 from squall.harness.simulation.swarm.voter_budget import VoterBudget
 from squall.harness.simulation.world.voter_places import misplaced_voter
 from squall.harness.simulation.world.world import ClusterShape, SimWorld

@@ -10,7 +10,7 @@ EndQuorumEpoch:
 * A node has received a response: after the turn it is at no earlier epoch than the response states, and if it is at
   that epoch, it knows a leader if the response names one.
 
-Source: Raft §5.1, KIP-595 (LeaderEpoch and LeaderId in every response), KIP-853 (endpoints). Legal: a later epoch than
+Source: Raft, KIP-595 (LeaderEpoch and LeaderId in every response), KIP-853 (endpoints). Legal: a later epoch than
 the one stated; a refused request, whose epoch is out of date; a response that comes after its connection has ended; a
 node that is said to lead and has resigned.
 """

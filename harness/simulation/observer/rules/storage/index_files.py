@@ -2,18 +2,21 @@
 
 A node verifies what it reads there, and look-ups begin before the batch that they look for. So wrong entries cost reads
 and show nowhere, and another program that opens the same directory, such as Kafka's DumpLogSegments, is misled.
-Asserted after a clean stop, of each segment that has these files:
+Asserted after a clean stop, of each segment that has these files, of the logs that the node had opened:
 
 * an entry of the offset index is the last offset of a batch, and the position of its first byte;
 * an entry of the time index is the largest timestamp of a batch, and its last offset; both rise.
 
-Source: Kafka's OffsetIndex and TimeIndex. Legal: files that a disk has damaged, or that power losses have taken, since
-nobody syncs them: after any such trouble a host is not judged.
+A power loss may take these files, since they are never synced, and a disk may damage them. A node that opens a log
+writes those anew that do not fit their segment (`worlds` 38).
+
+Source: Kafka's OffsetIndex and TimeIndex. Legal: a disk whose calls fail, or that has pretended to sync, is not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.index_entries import (
@@ -21,11 +24,12 @@ from squall.harness.simulation.observer.rules.storage.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     entries,
-    has_kept_all,
 )
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.records import BatchHeader, iterate_batches
 from squall.nodes.storage.checkpoints import join
 from squall.nodes.storage.segment import index_name, log_name, time_index_name
@@ -34,12 +38,30 @@ from squall.nodes.storage.segment import index_name, log_name, time_index_name
 class IndexFiles(Rule):
     """See the module."""
 
+    events = ("log_opened",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._opening: list[str] = []
+        """The directories of logs that were opened in a turn that is not over yet."""
+        self._opened: dict[str, set[str]] = {}
+        """By host, the directories of logs that its process has opened."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._opening.append(fields["log"])
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        if self._opening:
+            self._opened.setdefault(process.name, set()).update(self._opening)
+            self._opening.clear()
+
     def died(self, process: SimProcess) -> None:
-        disk = process.disk
-        if process.how_it_ended != "stopped" or not has_kept_all(disk):
+        self._opening.clear()
+        opened, disk = self._opened.pop(process.name, set()), process.disk
+        if process.how_it_ended != "stopped" or disk.errors or not disk.keeps_promises:
             return
         with disk.at_no_cost():
-            wrong = next((wrong for directory in disk.list("") for wrong in _mistakes(disk, directory)), None)
+            wrong = next((wrong for directory in sorted(opened) for wrong in _mistakes(disk, directory)), None)
         if wrong is not None:
             raise InvariantBroken("INDEX", f"{process.name} has stopped, and {wrong}")
 

@@ -12,7 +12,9 @@ and after any other end those below the recovery point. Asserted of each of thes
 
 A search for an offset begins at the nearest entry of the offset index before it. The metadata log is not judged, since
 all of it is read. Legal: a segment without index entries; a snapshot of the producers that was skipped, so that the
-batches after an older one are read. Source: Kafka's `LogLoader`, OffsetIndex and TimeIndex; KIP-33.
+batches after an older one are read; index files that were damaged while no process ran (`lost_indexes.py`).
+
+Source: Kafka's `LogLoader`, OffsetIndex and TimeIndex; KIP-33.
 """
 
 from __future__ import annotations
@@ -61,12 +63,15 @@ class OpenedLogs(Rule):
         super().__init__(cluster)
         self._left: dict[str, list[_Indexed]] = {}
         """By host, the indexed segments that its process left, and that the next one trusts."""
+        self._damaged: dict[str, int] = {}
+        """By host, how many of its index files had been damaged when its last process ended."""
 
     def died(self, process: SimProcess) -> None:
         self._left.pop(process.name, None)
         if not has_kept_all(process.disk):
             return
         with process.disk.at_no_cost():
+            self._damaged[process.name] = process.disk.damaged_files
             left = self._left[process.name] = list(_indexed(process.disk, trusts_all=process.how_it_ended == "stopped"))
             for one in left:
                 _check_times(process, one)
@@ -75,7 +80,7 @@ class OpenedLogs(Rule):
         if process.name not in self._left:
             return
         allowed = {one.path: one.opened_from for one in self._left.pop(process.name)}
-        if not has_kept_all(process.disk):
+        if not has_kept_all(process.disk) or process.disk.damaged_files > self._damaged[process.name]:
             return
         for read in process.disk.read_at_start:
             if read.position < allowed.get(read.path, 0) and not _is_first_header(read):

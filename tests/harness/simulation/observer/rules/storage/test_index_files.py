@@ -6,13 +6,15 @@ import struct
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.disk import SimDisk
+from squall.nodes.node.base import BaseNode
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.storage.config import LogConfig
@@ -45,8 +47,12 @@ class Host:
         file.append(content)
         file.close()
 
-    def stops(self) -> None:
-        IndexFiles(None).died(self.process)  # type: ignore[arg-type]
+    def stops(self, *, opened: bool = True) -> None:
+        rule, node = IndexFiles(ObservedCluster()), cast("BaseNode", None)
+        if opened:
+            rule.traced("log_opened", {"log": "t-0", "start": 0, "end": 10, "clean": True})
+        rule.turned(self.process, node)
+        rule.died(self.process)
 
 
 def put(form: str, at: int, *values: int) -> Callable[[bytearray], None]:
@@ -78,11 +84,26 @@ def damaged(host: Host) -> None:
     host.change(INDEX, put(">II", 0, 0, 0))
 
 
-def test_files_that_a_power_loss_may_have_damaged_are_not_judged() -> None:
+@pytest.mark.parametrize(("trouble", "value"), [("errors", 1), ("keeps_promises", False)])
+def test_files_of_a_disk_that_fails_are_not_judged(trouble: str, value: int) -> None:
+    host = Host()
+    damaged(host)
+    setattr(host.disk, trouble, value)
+    host.stops()
+
+
+def test_a_log_that_the_node_has_not_opened_is_as_it_found_it() -> None:
+    host = Host()
+    damaged(host)
+    host.stops(opened=False)
+
+
+def test_a_power_loss_before_the_last_start_is_no_excuse() -> None:
     host = Host()
     damaged(host)
     host.disk.bytes_lost = 8
-    host.stops()
+    with pytest.raises(InvariantBroken, match=r"^INDEX: b1 has stopped"):
+        host.stops()
 
 
 @pytest.mark.parametrize("ended", ["died", "died while it closed"])

@@ -94,6 +94,14 @@ def test_batches_after_an_older_snapshot_of_the_producers_are_read() -> None:
     host.restarts(Read(PATH, 0, 1_000))
 
 
+def test_indexes_that_are_damaged_while_no_process_runs_lead_nowhere() -> None:
+    host = Host()
+    host.stops()
+    host.disk.remove("t-0/00000000000000000000.index")
+    host.disk.damaged_files += 1
+    host.starts()
+
+
 def without_entries(host: Host) -> None:
     host.disk.remove("t-0/00000000000000000000.index")
 

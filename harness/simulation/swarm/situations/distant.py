@@ -10,8 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import log_uniform
 
 DISTANT: Final = 0.15
 """The share of seeds in which a broker is far from the others."""

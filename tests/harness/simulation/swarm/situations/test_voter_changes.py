@@ -6,10 +6,10 @@ from pathlib import Path
 
 from squall.harness.simulation.run.run import simulate
 from squall.harness.simulation.run.scenarios import find_scenario
-from squall.harness.simulation.swarm.kinds import REMOVE_VOTER, UNITS
-from squall.harness.simulation.swarm.voter_changes import ACTIVE, draw_voter_changes
+from squall.harness.simulation.swarm.drawn.kinds import REMOVE_VOTER, UNITS
+from squall.harness.simulation.swarm.situations.voter_changes import ACTIVE, draw_voter_changes
 
-SUITES = Path(__file__).resolve().parents[4] / "suites"
+SUITES = Path(__file__).resolve().parents[5] / "suites"
 CONTROLLERS = ("c1", "c2", "c3")
 LOAD = 16.0
 DRAWN = {seed: draw_voter_changes(seed, CONTROLLERS, LOAD) for seed in range(200)}

@@ -14,9 +14,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import log_uniform
-from squall.harness.simulation.swarm.kinds import UNREGISTER_BROKER
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import UNREGISTER_BROKER
 
 UNREGISTERED: Final = 0.7
 """The share of seeds in which brokers are unregistered, of those in which brokers may lose records."""

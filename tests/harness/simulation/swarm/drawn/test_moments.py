@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.moments import Moment, Moments
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.moments import Moment, Moments
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nodes.ports import NullTrace

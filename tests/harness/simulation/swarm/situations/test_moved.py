@@ -9,9 +9,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.harness.hosts.system import CONTROLLER_PORT
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import MOVE_VOTER, UNITS
-from squall.harness.simulation.swarm.moved import draw_moves, port_of
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import MOVE_VOTER, UNITS
+from squall.harness.simulation.swarm.situations.moved import draw_moves, port_of
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.voter_places import leading, misplaced_voter
 from squall.harness.simulation.world.world import ClusterShape, SimWorld

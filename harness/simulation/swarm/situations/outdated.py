@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawing import operation_words
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import SWITCHES
+from squall.harness.simulation.swarm.drawn.drawing import operation_words
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import SWITCHES
 
 LATE_LEADERS: Final = 0.2
 UNAWARE_LEADERS: Final = 0.25

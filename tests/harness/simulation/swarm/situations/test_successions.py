@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.successions import STOP, Successions, draw_successions
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.situations.successions import STOP, Successions, draw_successions
 from squall.nodes.metadata.topic import PartitionRegistration, Topic
 
 BROKERS, CONTROLLERS = ("b1", "b2", "b3", "b4"), ("c1", "c2", "c3")

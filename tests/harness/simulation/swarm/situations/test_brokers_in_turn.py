@@ -6,13 +6,13 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from squall.harness.simulation.swarm.brokers_in_turn import (
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.situations.brokers_in_turn import (
     SESSIONS,
     SHARE_OF_LOAD,
     STOPS,
     draw_brokers_in_turn,
 )
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
 
 BROKERS, CONTROLLERS = ("b1", "b2", "b3", "b4"), ("c1", "c2", "c3")
 LOAD, SESSION = 24.0, 2.0

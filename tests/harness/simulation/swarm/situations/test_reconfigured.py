@@ -9,8 +9,8 @@ from random import Random
 
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER, UNITS
-from squall.harness.simulation.swarm.reconfigured import draw_reconfigurations
+from squall.harness.simulation.swarm.drawn.kinds import RECONFIGURE_BROKER, UNITS
+from squall.harness.simulation.swarm.situations.reconfigured import draw_reconfigurations
 from squall.harness.simulation.swarm.swarm import Swarm
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nemesis.entries import NemesisEntry

@@ -18,9 +18,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import draw_words
-from squall.harness.simulation.swarm.splits import CUT_LINK
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import draw_words
+from squall.harness.simulation.swarm.situations.splits import CUT_LINK
 from squall.harness.simulation.world.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.topic import PartitionRegistration

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import log_uniform
-from squall.harness.simulation.swarm.kinds import RECONFIGURE_BROKER
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import RECONFIGURE_BROKER
 
 RECONFIGURED: Final = 0.2
 """The share of seeds in which brokers get other settings."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import (
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import all_nodes, draw_targets, draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import (
     ENSEMBLE_KINDS,
     KINDS,
     LINK_KINDS,

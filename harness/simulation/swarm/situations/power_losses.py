@@ -12,8 +12,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import draw_words, log_uniform
 
 KIND: Final = "power-loss-broker"
 MEAN_GAP: Final = 2.5

@@ -10,9 +10,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import REMOVE_VOTER
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import REMOVE_VOTER
 
 CHANGING: Final = 0.6
 """The share of seeds that change voters often, of those whose voters are in the metadata log."""

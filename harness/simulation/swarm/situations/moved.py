@@ -11,9 +11,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import log_uniform
-from squall.harness.simulation.swarm.kinds import MOVE_VOTER
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import MOVE_VOTER
 
 MOVED: Final = 0.3
 """The share of seeds in which a voter moves, of those whose voters are in the metadata log."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import REMOVE_VOTER
-from squall.harness.simulation.swarm.moments import Moment
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import REMOVE_VOTER
+from squall.harness.simulation.swarm.drawn.moments import Moment
 
 UNFOLLOWED_SHARE: Final = 0.3
 """The share of seeds in which controllers do not hear one another's fetches now and then."""

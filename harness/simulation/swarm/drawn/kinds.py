@@ -63,6 +63,10 @@ UNREGISTER_BROKER = "unregister-broker"
 UNREGISTRATIONS = {UNREGISTER_BROKER: "brokers unregistered"}
 """What operators also do with brokers that are down where a scenario says `swarm: worlds` (`unregistered.py`)."""
 
+LOSE_INDEXES = "lose-indexes"
+INDEX_LOSSES = {LOSE_INDEXES: "files damaged"}
+"""What brokers lose while they are down, where a scenario says `swarm: worlds` (`lost_indexes.py`)."""
+
 MOMENT_KINDS = {
     "crash-at-moment": "crashes",
     "power-loss-at-moment": "crashes",
@@ -83,7 +87,17 @@ ENSEMBLE_KINDS = {
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica", "ControlledShutdown")
 """Requests of a ZooKeeper-era controller to brokers, and the one of a broker that wants to stop."""
 
-UNITS = KINDS | OPERATIONS | SWITCHES | MOVES | RECONFIGURATIONS | UNREGISTRATIONS | MOMENT_KINDS | ENSEMBLE_KINDS
+UNITS = (
+    KINDS
+    | OPERATIONS
+    | SWITCHES
+    | MOVES
+    | RECONFIGURATIONS
+    | UNREGISTRATIONS
+    | INDEX_LOSSES
+    | MOMENT_KINDS
+    | ENSEMBLE_KINDS
+)
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")

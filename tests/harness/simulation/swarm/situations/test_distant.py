@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.harness.simulation.swarm.distant import LATENCY_SECONDS, draw_distant
+from squall.harness.simulation.swarm.situations.distant import LATENCY_SECONDS, draw_distant
 
 BROKERS = ("b1", "b2", "b3")
 LOAD = 8.0

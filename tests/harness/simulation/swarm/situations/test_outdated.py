@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import OPERATIONS, SWITCHES, UNITS
-from squall.harness.simulation.swarm.outdated import draw_outdated
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import OPERATIONS, SWITCHES, UNITS
+from squall.harness.simulation.swarm.situations.outdated import draw_outdated
 from squall.nemesis.entries import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")

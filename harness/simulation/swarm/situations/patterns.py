@@ -16,16 +16,16 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.entries import all_nodes, draw_targets, draw_words, log_uniform
-from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, WAITING_KINDS
-from squall.harness.simulation.swarm.lost_messages import (
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.entries import all_nodes, draw_targets, draw_words, log_uniform
+from squall.harness.simulation.swarm.drawn.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, WAITING_KINDS
+from squall.harness.simulation.swarm.drawn.moments import Moment
+from squall.harness.simulation.swarm.situations.lost_messages import (
     halted_downloads,
     unanswered_writes,
     undecided_changes,
     unfollowed_leaders,
 )
-from squall.harness.simulation.swarm.moments import Moment
 
 COMBINATIONS: Final = (
     ("power-loss-broker", "power-loss-broker"),

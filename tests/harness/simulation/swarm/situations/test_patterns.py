@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER
-from squall.harness.simulation.swarm.lost_messages import FORWARDED
-from squall.harness.simulation.swarm.patterns import (
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import KINDS, LINK_KINDS, MOMENT_KINDS, REMOVE_VOTER
+from squall.harness.simulation.swarm.situations.lost_messages import FORWARDED
+from squall.harness.simulation.swarm.situations.patterns import (
     BROKER_MOMENTS,
     COMBINATIONS,
     CONTROLLER_MOMENTS,
@@ -24,7 +24,7 @@ from squall.nemesis.entries import NemesisEntry
 BROKERS = ("b1", "b2", "b3")
 CONTROLLERS = ("c1", "c2", "c3")
 LOAD = 24.0
-NODES = Path(__file__).resolve().parents[4] / "nodes"
+NODES = Path(__file__).resolve().parents[5] / "nodes"
 DRAWN = {seed: draw_patterns(seed, BROKERS, CONTROLLERS, LOAD) for seed in range(300)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, log
 from random import Random
 
-from squall.harness.simulation.swarm.kinds import LINK_KINDS
+from squall.harness.simulation.swarm.drawn.kinds import LINK_KINDS
 
 BROKER_TO_BROKER = ("Fetch", "Fetch", "Fetch", "OffsetForLeaderEpoch")
 BROKER_TO_CONTROLLER = ("AlterPartition", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from squall.harness.simulation.swarm.kinds import SWITCHES
-from squall.harness.simulation.swarm.moments import Moment
+from squall.harness.simulation.swarm.drawn.kinds import SWITCHES
+from squall.harness.simulation.swarm.drawn.moments import Moment
 
 _STRIKES = {"power-loss-at-moment": "power-loss", "pause-at-moment": "pause", "isolate-at-moment": "isolate"}
 

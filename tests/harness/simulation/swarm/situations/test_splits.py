@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.splits import CUT_LINK, draw_splits
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.situations.splits import CUT_LINK, draw_splits
 
 BROKERS, CONTROLLERS = ("b1", "b2", "b3"), ("c1", "c2", "c3", "c4", "c5")
 LOAD = 8.0

@@ -10,10 +10,10 @@ import pytest
 from squall.harness.scenario.admin import ClusterAdmin
 from squall.harness.scenario.suite import TopicOptions
 from squall.harness.simulation.swarm.budget import FaultBudget
-from squall.harness.simulation.swarm.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.kinds import UNITS, UNREGISTER_BROKER
+from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
+from squall.harness.simulation.swarm.drawn.kinds import UNITS, UNREGISTER_BROKER
+from squall.harness.simulation.swarm.situations.unregistered import WITH_EMPTY_DISK, draw_unregistered
 from squall.harness.simulation.swarm.swarm import Swarm
-from squall.harness.simulation.swarm.unregistered import WITH_EMPTY_DISK, draw_unregistered
 from squall.harness.simulation.world.world import ClusterShape, SimWorld
 from squall.nemesis.core.ports import OperationRefused
 
