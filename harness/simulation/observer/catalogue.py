@@ -60,6 +60,7 @@ from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
+from squall.harness.simulation.observer.rules.quorum.awaited_voters import AwaitedVoters
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
@@ -108,6 +109,7 @@ RULES: tuple[type[Rule], ...] = (
     CountedVoters,
     QuorumLeader,
     QuorumVoters,
+    AwaitedVoters,
     QuorumFollowing,
     QuorumRequests,
     ControllerAnswers,

@@ -540,6 +540,18 @@ def rests_after_each_append(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaFetcher, "_append", rests)
 
 
+def wants_one_record_more_of_a_new_voter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader adds a voter only when that has fetched a record more than the log held when it was asked to."""
+    catch_up = VoterChanges._let_catch_up
+
+    def late(self: VoterChanges, now: int, change: Any) -> None:
+        change.needed += 1
+        catch_up(self, now, change)
+        change.needed -= 1
+
+    monkeypatch.setattr(VoterChanges, "_let_catch_up", late)
+
+
 def ignores_the_epoch_after_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that has resigned ignores the later epoch that a response to EndQuorumEpoch states."""
 

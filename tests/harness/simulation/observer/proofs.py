@@ -72,6 +72,7 @@ from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
 from squall.harness.simulation.observer.rules.producer_states import ProducerStates
+from squall.harness.simulation.observer.rules.quorum.awaited_voters import AwaitedVoters
 from squall.harness.simulation.observer.rules.quorum.controller_answers import ControllerAnswers
 from squall.harness.simulation.observer.rules.quorum.counted_voters import CountedVoters
 from squall.harness.simulation.observer.rules.quorum.given_up_elections import GivenUpElections
@@ -236,6 +237,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.counts_by_voters_once_they_are_committed,
         "worlds",
         "test_quorum_rules::test_a_follower_takes_what_it_is_sent",
+        seed=2,
+    ),
+    Proof(
+        AwaitedVoters,
+        "VOTERS",
+        defects.wants_one_record_more_of_a_new_voter,
+        "worlds",
+        "test_awaited_voters::test_what_the_log_held_when_the_request_was_handled_counts",
         seed=2,
     ),
     Proof(

@@ -6,6 +6,7 @@ after a turn:
 
 * a connection that has sent something is paused if it has `IN_FLIGHT_MAX` unanswered requests, or `QUEUED_BYTES_MAX`
   bytes of unprocessed ones;
+* a connection that has sent something is marked as paused if it is among those that the node will resume, and else not;
 * a connection stays paused for a reason: its channel is not half free, or its memory has no room, or the connection
   itself has too much. The reason may be over at the end of one turn, since the node looks at paused connections before
   it serves, but not of two;
@@ -47,15 +48,9 @@ class PausedConnections(Rule):
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         connections = node.connections
-        for method, arguments in process.last_inputs:
-            if method.__name__ == "received" and arguments[0] > 0:
-                sender = connections.find(int(arguments[0]))
-                if sender is not None and sender.is_overfull and not sender.paused:
-                    raise InvariantBroken(
-                        "PAUSED", f"{process.name} reads on from a connection that has {_has(sender)}"
-                    )
-        before = self._seen.pop(process.name, None)
         paused = list(connections.paused())
+        _check_senders(process, node, {one.id for one in paused})
+        before = self._seen.pop(process.name, None)
         if before is not None and before.incarnation == process.incarnation:
             self._compare_host(process, before)
             for one in paused:
@@ -76,6 +71,22 @@ class PausedConnections(Rule):
                 raise InvariantBroken(
                     "PAUSED",
                     f"the host of {process.name} {what} connection {connection}, and the node believes otherwise",
+                )
+
+
+def _check_senders(process: SimProcess, node: BaseNode, paused: set[int]) -> None:
+    for method, arguments in process.last_inputs:
+        if method.__name__ == "received" and arguments[0] > 0:
+            sender = node.connections.find(int(arguments[0]))
+            if sender is None:
+                continue
+            if sender.is_overfull and sender.id not in paused:
+                raise InvariantBroken("PAUSED", f"{process.name} reads on from a connection that has {_has(sender)}")
+            if sender.paused != (sender.id in paused):
+                raise InvariantBroken(
+                    "PAUSED",
+                    f"{process.name} takes connection {sender.id} {'' if sender.paused else 'not '}to be paused, and "
+                    f"will {'not ' if sender.paused else ''}resume it",
                 )
 
 

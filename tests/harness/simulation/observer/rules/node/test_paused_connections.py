@@ -71,7 +71,24 @@ def test_a_node_that_reads_on_breaks_paused() -> None:
     watched = Watched()
     watched.sends(IN_FLIGHT_MAX)
     watched.sender.paused = False
+    watched.node.data.forget(watched.sender)
     with pytest.raises(InvariantBroken, match=r"^PAUSED: n1 reads on from a connection that has 64 unanswered"):
+        watched.turns()
+
+
+def test_a_connection_that_is_marked_as_paused_and_will_not_be_resumed_breaks_it() -> None:
+    watched = Watched()
+    watched.sends(1)
+    watched.sender.paused = True
+    with pytest.raises(InvariantBroken, match=r"^PAUSED: n1 takes connection 7 to be paused, and will not resume it"):
+        watched.turns()
+
+
+def test_a_connection_that_will_be_resumed_and_is_not_marked_breaks_it() -> None:
+    watched = Watched()
+    watched.sends(1)
+    watched.node.data.remember_paused(watched.sender)
+    with pytest.raises(InvariantBroken, match=r"^PAUSED: n1 takes connection 7 not to be paused, and will resume it"):
         watched.turns()
 
 

@@ -1,0 +1,127 @@
+"""VOTERS as the observer asserts it of voters to be added: they are, once they have what the log held (KIP-853)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall.harness.simulation.observer.rules.quorum.awaited_voters import AwaitedVoters
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
+from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from squall.nodes.protocol.requests.headers import encode_request
+from squall.nodes.protocol.requests.session import Answer, ServerRequest
+from squall.nodes.raft.roles import Follower, Leader
+
+DIRECTORY, OTHER = bytes(15) + b"\1", bytes(15) + b"\2"
+ADD = AddRaftVoterRequest(cluster_id=None, timeout_ms=1_000, voter_id=4, voter_directory_id=DIRECTORY, listeners=[])
+
+
+def received() -> None: ...
+
+
+class Leading:
+    """C1 leads the quorum of 1, 2 and 3 in epoch 5, and its log ends at 40. Node 4 fetches."""
+
+    def __init__(self) -> None:
+        self.rule = AwaitedVoters(ObservedCluster())
+        self.process: Any = SimpleNamespace(name="c1", last_inputs=[])
+        self.role: Any = Leader.__new__(Leader)
+        self.role.epoch, self.role.observers = 5, {}
+        self.raft = SimpleNamespace(role=self.role, end_offset=40, voters=SimpleNamespace(ids=[1, 2, 3]))
+        self.waiting: list[object] = []
+        self.node: Any = SimpleNamespace(raft=self.raft, control=self.waiting)
+
+    def turns(self) -> None:
+        self.rule.turned(self.process, self.node)
+        self.process.last_inputs = []
+
+    def is_asked(self) -> None:
+        frame = b"".join(encode_request(ApiKey.ADD_RAFT_VOTER, 1, 7, "admin", ADD))
+        self.process.last_inputs = [(received, (3, frame))]
+        self.turns()
+
+    def answers(self, error: int = 0) -> None:
+        request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 1, ADD, "admin", "CONTROLLER", 3, 0)
+        request.answer = Answer(AddRaftVoterResponse(error_code=error))
+        self.rule.answered(self.process, self.node, request)
+
+    def is_fetched_from(self, end: int, directory: bytes = DIRECTORY) -> None:
+        self.role.observers[4] = SimpleNamespace(end_offset=end, directory_id=directory)
+        self.turns()
+
+
+def test_a_voter_that_has_all_and_is_not_added_by_the_next_turn_breaks_voters() -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.is_fetched_from(40)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 leads quorum epoch 5 and was asked to add voter 4, .* 40"):
+        leading.turns()
+
+
+def test_one_that_is_added_in_time_is_legal() -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.is_fetched_from(39)
+    leading.is_fetched_from(40)
+    leading.raft.voters.ids.append(4)
+    leading.turns()
+    leading.turns()
+
+
+def test_what_the_log_held_when_the_request_was_handled_counts() -> None:
+    leading = Leading()
+    leading.waiting.append("the request")
+    leading.is_asked()
+    leading.waiting.clear()
+    leading.raft.end_offset = 50
+    leading.turns()
+    leading.is_fetched_from(49)
+    leading.is_fetched_from(49)
+    leading.is_fetched_from(50)
+    with pytest.raises(InvariantBroken, match="the log ended at 50 then"):
+        leading.is_fetched_from(51)
+
+
+def test_another_directory_is_another_node() -> None:
+    leading = Leading()
+    leading.is_asked()
+    for _ in range(3):
+        leading.is_fetched_from(60, OTHER)
+
+
+@pytest.mark.parametrize("error", [0, 7], ids=["without an error", "timed out"])
+def test_an_answered_request_is_over(error: int) -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.is_fetched_from(40)
+    leading.answers(error)
+    leading.turns()
+    leading.turns()
+
+
+def test_a_refused_request_asks_for_nothing() -> None:
+    leading = Leading()
+    leading.answers(7)
+    leading.is_asked()
+    for _ in range(3):
+        leading.is_fetched_from(60)
+
+
+@pytest.mark.parametrize("how", ["follows", "leads again", "died"])
+def test_another_role_has_been_asked_for_nothing(how: str) -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.is_fetched_from(40)
+    if how == "died":
+        leading.rule.died(leading.process)
+    elif how == "leads again":
+        leading.role.epoch = 6
+    else:
+        leading.raft.role = Follower(6, 2, 0)
+    leading.turns()
+    leading.raft.role = leading.role
+    leading.turns()
