@@ -1,6 +1,7 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log, from a node that is no voter; a voter without an id or a listener, or that is one already; and to
-unregister a broker that is none. Afterwards the same leader leads in the same epoch.
+another log, from a node that is no voter; a voter without an id or a listener, or that is one already; a voter that
+moves to no listener, or in another epoch; and to unregister a broker that is none. Afterwards the same leader leads in
+the same epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from squall.harness.conformance.client import (
 )
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages import ApiKey, add_raft_voter, begin_quorum_epoch, end_quorum_epoch, vote
+from squall.nodes.protocol.messages import (
+    ApiKey,
+    add_raft_voter,
+    begin_quorum_epoch,
+    end_quorum_epoch,
+    update_raft_voter,
+    vote,
+)
 from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -34,6 +42,8 @@ STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 """Of a controller that does not lead, and of a quorum whose voters are configured."""
 TIMEOUT_MS = 1000
+DIRECTORIES_SINCE = 2
+"""The version of DescribeQuorum that names the directories of voters."""
 
 
 async def described_quorum(client: ConformanceClient, address: Address, since: int = 0) -> PartitionDataResponse:
@@ -56,12 +66,13 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
     if not client.controllers or not await client.serves(broker, ApiKey.DESCRIBE_QUORUM):
         return
     metadata = await client.ask(broker, MetadataRequest(topics=[]), MetadataResponse, since=4)
-    before = await described_quorum(client, broker)
+    before = await described_quorum(client, broker, since=DIRECTORIES_SINCE)
     for controller in client.controllers:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
         await _strange_voters(client, controller, metadata.cluster_id)
         await _impossible_voters(client, controller, metadata.cluster_id, before.current_voters[0].replica_id)
+        await _impossible_places(client, controller, metadata.cluster_id, before)
     await _strange_broker(client, broker)
     after = await described_quorum(client, broker)
     told = (after.leader_id, after.leader_epoch)
@@ -134,6 +145,38 @@ async def _impossible_voters(client: ConformanceClient, controller: Address, clu
     ):
         addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
         await client.settled(partial(_is_refused, client, controller, f"to add a voter {name}", addition, error))
+
+
+async def _impossible_places(
+    client: ConformanceClient, controller: Address, cluster: str | None, quorum: PartitionDataResponse
+) -> None:
+    """Only a voter says where it is, with a listener, to the leader of the current epoch (KIP-853)."""
+    if not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
+        return
+    voter, epoch = quorum.current_voters[0], quorum.leader_epoch
+    known, stranger = (voter.replica_id, voter.replica_directory_id), (NOBODY, UNKNOWN_ID)
+    listener = update_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    for name, of, at, (number, directory), listeners, error in (
+        ("without a listener", cluster, epoch, known, [], ErrorCode.INVALID_REQUEST),
+        ("that is none", cluster, epoch, stranger, [listener], ErrorCode.VOTER_NOT_FOUND),
+        ("in an epoch that is over", cluster, epoch - 1, known, [listener], ErrorCode.FENCED_LEADER_EPOCH),
+        ("in an epoch to come", cluster, epoch + 1, known, [listener], ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ("of another cluster", STRANGE_CLUSTER, epoch, known, [listener], ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ):
+        place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners)
+        place.k_raft_version_feature.max_supported_version = 1
+        await client.settled(partial(_is_refused_place, client, controller, f"to move a voter {name}", place, error))
+
+
+async def _is_refused_place(
+    client: ConformanceClient,
+    controller: Address,
+    name: str,
+    place: update_raft_voter.UpdateRaftVoterRequest,
+    error: ErrorCode,
+) -> None:
+    answer = await client.ask(controller, place, update_raft_voter.UpdateRaftVoterResponse)
+    expect_error(controller, name, answer.error_code, error, *NOT_HERE)
 
 
 async def _is_refused(
