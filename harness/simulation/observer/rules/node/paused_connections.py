@@ -24,7 +24,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
-from squall.nodes.node.channels import Connection
+from squall.nodes.node.channels import IN_FLIGHT_MAX, QUEUED_BYTES_MAX, Connection
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def _check_senders(process: SimProcess, node: BaseNode, paused: set[int]) -> Non
             sender = node.connections.find(int(arguments[0]))
             if sender is None:
                 continue
-            if sender.is_overfull and sender.id not in paused:
+            if _has_too_much(sender) and sender.id not in paused:
                 raise InvariantBroken("PAUSED", f"{process.name} reads on from a connection that has {_has(sender)}")
             if sender.paused != (sender.id in paused):
                 raise InvariantBroken(
@@ -90,10 +90,14 @@ def _check_senders(process: SimProcess, node: BaseNode, paused: set[int]) -> Non
                 )
 
 
+def _has_too_much(connection: Connection) -> bool:
+    return len(connection.in_flight) >= IN_FLIGHT_MAX or connection.queued_bytes >= QUEUED_BYTES_MAX
+
+
 def _is_able(connection: Connection) -> bool:
     """Return whether nothing keeps a paused connection from being read from."""
     channel = connection.channel
-    return channel.half_free and channel.budget.has_room and not connection.is_overfull
+    return channel.half_free and channel.budget.has_room and not _has_too_much(connection)
 
 
 def _has(connection: Connection) -> str:
