@@ -1,12 +1,11 @@
 """ELECT: a node of the quorum takes over the epoch and the leader that an accepted message states (QC-11, QC-12).
 
-Raft's first rule: whoever sees a later epoch in any message takes it over. A node that misses one message learns the
-epoch from the next, so that only elections that last longer show it. Asserted for Vote, BeginQuorumEpoch and
-EndQuorumEpoch:
+By Raft a node that sees a later epoch in any message takes it over. If it ignores one message it learns the epoch from
+the next, so that only elections that last longer show it. Asserted for Vote, BeginQuorumEpoch and EndQuorumEpoch:
 
 * A node answers a BeginQuorumEpoch or EndQuorumEpoch without an error: it is then at the epoch of the request, and its
-  leader is the sender. With dynamic voters it will reach that leader where the request says, since the leader itself
-  knows best (KIP-853).
+  leader is the sender. With dynamic voters it connects to that leader where the request says, since the leader itself
+  knows its address (KIP-853).
 * A node has received a response: after the turn it is at no earlier epoch than the response states, and if it is at
   that epoch, it knows a leader if the response names one.
 
@@ -41,6 +40,8 @@ class HeardEpochs(Rule):
         super().__init__(cluster)
         self._stated: dict[bytes, tuple[int, int]] = {}
         """By the frame of a response, the epoch and the leader that it states."""
+        self._longest = 0
+        """Bytes of the longest of these frames, so that longer ones, such as records, are not looked up."""
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key not in STATING or request.answer is None or request.answer.response is None:
@@ -51,7 +52,9 @@ class HeardEpochs(Rule):
         stated = parts[0]
         while len(self._stated) >= FRAMES_MAX:
             del self._stated[next(iter(self._stated))]
-        self._stated[b"".join(request.chunks())] = stated.leader_epoch, stated.leader_id
+        frame = b"".join(request.chunks())
+        self._stated[frame] = stated.leader_epoch, stated.leader_id
+        self._longest = max(self._longest, len(frame))
         with_quorum = node_of_quorum(node)
         if with_quorum is not None and not stated.error_code and request.api_key in ANNOUNCEMENTS:
             _check_announced(process, with_quorum, request)
@@ -60,7 +63,7 @@ class HeardEpochs(Rule):
         if not self._stated:
             return
         for method, arguments in process.last_inputs:
-            if method.__name__ != "received" or arguments[0] >= 0:
+            if method.__name__ != "received" or arguments[0] >= 0 or len(arguments[1]) > self._longest:
                 continue
             stated = self._stated.get(bytes(arguments[1]))
             if stated is not None and process.peer_address(int(arguments[0])) is not None:
