@@ -10,7 +10,7 @@ A third index leads from a timestamp to an offset (`time_index.py`, `%020d.timei
 every `index_interval_bytes`. Look-ups by time use it, and retention, which needs the largest timestamp.
 
 An index is only a hint about where batches begin: losing one costs time, never records. It is not synced, so an index
-found after a power loss is used only if it fits the segment.
+file that is found is used only if it fits the segment. Of a sealed segment, one that does not fit is written anew.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ cluster where nothing happens. Asserted after each turn of a leader of the quoru
   was handled, and is no voter yet.
 
 Source: KIP-853, AddVoter steps 4 to 6. Legal: another directory than the one asked for; a request that has been
-answered, whatever the answer; a leader that is not the leader any more.
+answered, whatever the answer, or whose time is over, since nothing is answered to a client that has gone (`worlds`
+1028671); a leader that is not the leader any more.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 class _Awaited:
     """A node that a leader was asked to add, in an epoch of the quorum.
 
-    `needed` is the log's end after the request was handled, None while it may still wait; `since` the end up to which
-    the node had fetched after the turn before, if that was enough.
+    The leader may give up at `until`, in microseconds. `needed` is the log's end after the request was handled, None
+    while it may still wait; `since` the end up to which the node had fetched after the turn before, if that was enough.
     """
 
     epoch: int
     voter: int
     directory: bytes
+    until: int
     needed: int | None = None
     since: int | None = None
 
@@ -71,12 +73,15 @@ class AwaitedVoters(Rule):
         role = with_quorum.raft.role
         for message in requests_of(process, ADDITIONS):
             asked = cast("AddRaftVoterRequest", message)
-            one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id)
+            until = process.now + max(asked.timeout_ms, 0) * 1_000
+            one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, until)
             self._awaited.setdefault(process.name, []).append(one)
         awaited = self._awaited.pop(process.name, None)
         if awaited is None or not isinstance(role, Leader):
             return
-        left = [one for one in awaited if one.voter not in answered and one.epoch == role.epoch]
+        left = [
+            one for one in awaited if one.voter not in answered and one.epoch == role.epoch and process.now < one.until
+        ]
         for one in left:
             self._examine(process, with_quorum, role, one)
         if left:
