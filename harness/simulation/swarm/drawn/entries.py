@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import exp, log
 from random import Random
 
@@ -19,6 +20,19 @@ DISK_CALLS = ("read", "write", "fsync", "truncate", "create", "rename", "remove"
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
     return exp(rng.uniform(log(low), log(high)))
+
+
+def one_after_the_other(
+    rng: Random, load: float, first: tuple[float, float], lengths: tuple[float, float], gaps: tuple[float, float]
+) -> Iterator[tuple[float, float]]:
+    """Yield beginnings and lengths in seconds; the last is over two seconds before `load` seconds have passed.
+
+    The caller may draw from `rng` in between.
+    """
+    at = rng.uniform(*first)
+    while at + (length := log_uniform(rng, *lengths)) < load - 2.0:
+        yield at, length
+        at += length + rng.uniform(*gaps)
 
 
 def draw_targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:

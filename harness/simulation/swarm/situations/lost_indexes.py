@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.entries import one_after_the_other
 from squall.harness.simulation.swarm.drawn.kinds import LOSE_INDEXES
 from squall.harness.simulation.world.disk import SimDisk
 
@@ -30,15 +30,10 @@ def draw_lost_indexes(seed: object, brokers: tuple[str, ...], load: float) -> li
     rng = Random(f"{seed}/lost indexes")
     if rng.random() >= LOST:
         return []
-    drawn: list[SwarmFault] = []
-    at = rng.uniform(1.0, 5.0)
-    while True:
-        duration = log_uniform(rng, 0.2, 3.0)
-        if at + duration >= load - 2.0:
-            return drawn
-        host = (rng.choice(brokers),)
-        drawn.append(SwarmFault(round(at, 6), LOSE_INDEXES, host, round(duration, 6), rng.random()))
-        at += duration + rng.uniform(1.0, 5.0)
+    return [
+        SwarmFault(round(at, 6), LOSE_INDEXES, (rng.choice(brokers),), round(duration, 6), rng.random())
+        for at, duration in one_after_the_other(rng, load, (1.0, 5.0), (0.2, 3.0), (1.0, 5.0))
+    ]
 
 
 def lose_indexes(disk: SimDisk, rng: Random) -> int:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.entries import one_after_the_other
 from squall.harness.simulation.swarm.drawn.kinds import RECONFIGURE_BROKER
 
 RECONFIGURED: Final = 0.2
@@ -29,12 +29,8 @@ def draw_reconfigurations(
     if rng.random() >= RECONFIGURED:
         return []
     drawn: list[SwarmFault] = []
-    at = rng.uniform(0.5, 4.0)
-    while True:
-        duration = log_uniform(rng, 1.0, 8.0)
-        if at + duration >= load - 2.0:
-            return drawn
+    for at, duration in one_after_the_other(rng, load, (0.5, 4.0), (1.0, 8.0), (1.0, 5.0)):
         host = rng.choice(brokers)
         words = {"fault": "reconfigure", "target": host, "set": dict(settings(rng))}
         drawn.append(SwarmFault(round(at, 6), RECONFIGURE_BROKER, (host,), round(duration, 6), rng.random(), words))
-        at += duration + rng.uniform(1.0, 5.0)
+    return drawn

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from squall.harness.simulation.swarm.drawn.drawn_fault import SwarmFault
-from squall.harness.simulation.swarm.drawn.entries import log_uniform
+from squall.harness.simulation.swarm.drawn.entries import one_after_the_other
 from squall.harness.simulation.swarm.drawn.kinds import UNREGISTER_BROKER
 
 UNREGISTERED: Final = 0.7
@@ -29,13 +29,7 @@ def draw_unregistered(seed: object, brokers: tuple[str, ...], load: float) -> li
     rng = Random(f"{seed}/unregistered")
     if rng.random() >= UNREGISTERED:
         return []
-    drawn: list[SwarmFault] = []
-    at = rng.uniform(0.5, 4.0)
-    while True:
-        duration = log_uniform(rng, 0.3, 6.0)
-        if at + duration >= load - 2.0:
-            return drawn
-        drawn.append(
-            SwarmFault(round(at, 6), UNREGISTER_BROKER, (rng.choice(brokers),), round(duration, 6), rng.random())
-        )
-        at += duration + rng.uniform(0.5, 3.0)
+    return [
+        SwarmFault(round(at, 6), UNREGISTER_BROKER, (rng.choice(brokers),), round(duration, 6), rng.random())
+        for at, duration in one_after_the_other(rng, load, (0.5, 4.0), (0.3, 6.0), (0.5, 3.0))
+    ]
