@@ -8,8 +8,8 @@ cluster where nothing happens. Asserted after each turn of a leader of the quoru
   was handled, and is no voter yet.
 
 Source: KIP-853, AddVoter steps 4 to 6. Legal: another directory than the one asked for; a request that has been
-answered, whatever the answer, or whose time is over, since nothing is answered to a client that has gone (`worlds`
-1028671); a leader that is not the leader any more.
+answered, whatever the answer, or whose time is over; one whose connection has ended, perhaps before it was handled
+(`worlds` 1028878), and that gets no answer (1028671); a leader that is not the leader any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, cast
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum, requests_of, wire_keys
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum, wire_keys
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
@@ -25,6 +25,7 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from squall.nodes.protocol.requests.headers import decode_request
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.roles import Leader
 
@@ -42,6 +43,7 @@ class _Awaited:
     epoch: int
     voter: int
     directory: bytes
+    connection: int
     until: int
     needed: int | None = None
     since: int | None = None
@@ -71,17 +73,16 @@ class AwaitedVoters(Rule):
         if with_quorum is None:
             return
         role = with_quorum.raft.role
-        for message in requests_of(process, ADDITIONS):
-            asked = cast("AddRaftVoterRequest", message)
-            until = process.now + max(asked.timeout_ms, 0) * 1_000
-            one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, until)
-            self._awaited.setdefault(process.name, []).append(one)
+        for method, arguments in process.last_inputs:
+            if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in ADDITIONS:
+                asked = cast("AddRaftVoterRequest", decode_request(arguments[1])[1])
+                until = process.now + max(asked.timeout_ms, 0) * 1_000
+                one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, int(arguments[0]), until)
+                self._awaited.setdefault(process.name, []).append(one)
         awaited = self._awaited.pop(process.name, None)
         if awaited is None or not isinstance(role, Leader):
             return
-        left = [
-            one for one in awaited if one.voter not in answered and one.epoch == role.epoch and process.now < one.until
-        ]
+        left = [one for one in awaited if one.voter not in answered and _may_be_waited_for(process, with_quorum, one)]
         for one in left:
             self._examine(process, with_quorum, role, one)
         if left:
@@ -103,3 +104,8 @@ class AwaitedVoters(Rule):
                 f"fetched up to {one.since}; the log ended at {one.needed} then",
             )
         one.since = progress.end_offset
+
+
+def _may_be_waited_for(process: SimProcess, node: Node, one: _Awaited) -> bool:
+    is_open = node.connections.find(one.connection) is not None
+    return is_open and one.epoch == node.raft.role.epoch and process.now < one.until

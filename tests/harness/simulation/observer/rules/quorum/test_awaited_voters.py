@@ -20,6 +20,10 @@ DIRECTORY, OTHER = bytes(15) + b"\1", bytes(15) + b"\2"
 ADD = AddRaftVoterRequest(cluster_id=None, timeout_ms=1_000, voter_id=4, voter_directory_id=DIRECTORY, listeners=[])
 
 
+ADMINISTRATOR = 3
+"""The connection on which the request arrives."""
+
+
 def received() -> None: ...
 
 
@@ -33,7 +37,9 @@ class Leading:
         self.role.epoch, self.role.observers = 5, {}
         self.raft = SimpleNamespace(role=self.role, end_offset=40, voters=SimpleNamespace(ids=[1, 2, 3]))
         self.waiting: list[object] = []
-        self.node: Any = SimpleNamespace(raft=self.raft, control=self.waiting)
+        self.open = {ADMINISTRATOR}
+        connections = SimpleNamespace(find=lambda one: "a connection" if one in self.open else None)
+        self.node: Any = SimpleNamespace(raft=self.raft, control=self.waiting, connections=connections)
 
     def turns(self) -> None:
         self.rule.turned(self.process, self.node)
@@ -41,11 +47,11 @@ class Leading:
 
     def is_asked(self) -> None:
         frame = b"".join(encode_request(ApiKey.ADD_RAFT_VOTER, 1, 7, "admin", ADD))
-        self.process.last_inputs = [(received, (3, frame))]
+        self.process.last_inputs = [(received, (ADMINISTRATOR, frame))]
         self.turns()
 
     def answers(self, error: int = 0) -> None:
-        request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 1, ADD, "admin", "CONTROLLER", 3, 0)
+        request = ServerRequest(int(ApiKey.ADD_RAFT_VOTER), 1, ADD, "admin", "CONTROLLER", ADMINISTRATOR, 0)
         request.answer = Answer(AddRaftVoterResponse(error_code=error))
         self.rule.answered(self.process, self.node, request)
 
@@ -109,6 +115,15 @@ def test_a_request_whose_time_is_over_asks_for_nothing() -> None:
     leading.is_asked()
     leading.is_fetched_from(39)
     leading.process.now = 1_000_000
+    for _ in range(3):
+        leading.is_fetched_from(60)
+
+
+def test_a_request_whose_client_has_gone_asks_for_nothing() -> None:
+    """Seed 1028878 of `worlds`: its connection ended before it was handled."""
+    leading = Leading()
+    leading.open.clear()
+    leading.is_asked()
     for _ in range(3):
         leading.is_fetched_from(60)
 
