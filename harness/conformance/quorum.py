@@ -1,7 +1,7 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
 another log, from a node that is no voter; a voter without an id or a listener, or that is one already; a voter that
-moves to no listener, or in another epoch; and to unregister a broker that is none. Afterwards the same leader leads in
-the same epoch.
+moves to no listener, or in another epoch, or that is none; and to unregister a broker that is none. Afterwards the same
+leader leads in the same epoch.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 TIMEOUT_MS = 1000
 DIRECTORIES_SINCE = 2
 """The version of DescribeQuorum that names the directories of voters."""
+
+
+VoterChange = add_raft_voter.AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
+Changed = add_raft_voter.AddRaftVoterResponse | update_raft_voter.UpdateRaftVoterResponse
 
 
 async def described_quorum(client: ConformanceClient, address: Address, since: int = 0) -> PartitionDataResponse:
@@ -144,7 +148,17 @@ async def _impossible_voters(client: ConformanceClient, controller: Address, clu
         ("that is one already", voter, [listener], ErrorCode.DUPLICATE_VOTER),
     ):
         addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
-        await client.settled(partial(_is_refused, client, controller, f"to add a voter {name}", addition, error))
+        await client.settled(
+            partial(
+                _is_refused,
+                client,
+                controller,
+                f"to add a voter {name}",
+                addition,
+                add_raft_voter.AddRaftVoterResponse,
+                error,
+            )
+        )
 
 
 async def _impossible_places(
@@ -165,30 +179,30 @@ async def _impossible_places(
     ):
         place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners)
         place.k_raft_version_feature.max_supported_version = 1
-        await client.settled(partial(_is_refused_place, client, controller, f"to move a voter {name}", place, error))
-
-
-async def _is_refused_place(
-    client: ConformanceClient,
-    controller: Address,
-    name: str,
-    place: update_raft_voter.UpdateRaftVoterRequest,
-    error: ErrorCode,
-) -> None:
-    answer = await client.ask(controller, place, update_raft_voter.UpdateRaftVoterResponse)
-    expect_error(controller, name, answer.error_code, error, *NOT_HERE)
+        await client.settled(
+            partial(
+                _is_refused,
+                client,
+                controller,
+                f"to move a voter {name}",
+                place,
+                update_raft_voter.UpdateRaftVoterResponse,
+                error,
+            )
+        )
 
 
 async def _is_refused(
     client: ConformanceClient,
     controller: Address,
     name: str,
-    addition: add_raft_voter.AddRaftVoterRequest,
+    change: VoterChange,
+    answer: type[Changed],
     error: ErrorCode,
 ) -> None:
     """While another change of the voters is not committed, a leader may refuse all with REQUEST_TIMED_OUT."""
-    added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
-    expect_error(controller, name, added.error_code, error, *NOT_HERE)
+    refused = await client.ask(controller, change, answer)
+    expect_error(controller, name, refused.error_code, error, *NOT_HERE)
 
 
 async def _strange_broker(client: ConformanceClient, address: Address) -> None:

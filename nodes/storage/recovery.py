@@ -5,6 +5,8 @@ their indexes, the rest of one segment by the headers of its batches. From the r
 and its checksum computed. The log ends before the first batch that is torn, damaged, or does not continue the one
 before it; everything after that is dropped, later segments too.
 
+Sealed segments whose index files do not fit, or whose batches were read, get index files written anew.
+
 The epoch cache file has every epoch that began before the last segment. The epochs that began in the last segment are
 read from its batches; therefore all of them are read, trusted or not. Where a batch's epoch contradicts the file, the
 batch is right (epochs.py).

@@ -359,7 +359,7 @@ class Segment:
         return True
 
     def restore_indexes(self) -> None:
-        """Write indexes that `load` has built, so that neither the next start nor another program reads wrong ones."""
+        """Write both indexes as they were built from the records, in place of those that do not fit."""
         self.max_timestamp()
         self.write_index()
 

@@ -529,5 +529,12 @@ def test_a_version_that_nodes_announce_and_cannot_read_is_seen(
             conformance(seed, (api_versions.announced,))
 
 
+def test_an_api_that_nodes_announce_and_do_not_know_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BROKER_VERSIONS, 999, (0, 0))
+    with pytest.raises(NotConforming, match=r"a version that the node cannot read: \{999: 0\}"):
+        for seed in range(1, 6):
+            conformance(seed, (api_versions.announced,))
+
+
 def test_the_parts_are_drawn_and_equal_for_equal_seeds() -> None:
     assert conformance(3) == conformance(3) != conformance(4)

@@ -2,8 +2,8 @@
 
 The offset index and the time index of a segment hold nothing that its records do not: Kafka builds them again from the
 records, so that operators delete damaged ones, and a file system that crashed may leave zeros in them. A broker that
-trusts such a file reads from the wrong place. No other fault of a swarm damages one: a broker that was killed builds
-the indexes from its recovery point on again, and trusts the others.
+trusts such a file reads from the wrong place. Of the other faults only power losses touch these files, and most worlds
+have hardly any.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 and no other change of the voters can begin meanwhile; a leader that waits for one record more waits for ever in a
 cluster where nothing happens. Asserted after each turn of a leader of the quorum:
 
-* no node that it was asked to add had fetched, one turn ago, all that the log held after the turn in which the request
-  was handled, and is no voter yet.
+* a node that it was asked to add is a voter by the turn after it has fetched all that the log held when the request had
+  been handled.
 
 Source: KIP-853, AddVoter steps 4 to 6. Legal: another directory than the one asked for; a request that has been
-answered, whatever the answer, or whose time is over; one whose connection has ended, perhaps before it was handled
-(`worlds` 1028878), and that gets no answer (1028671); a leader that is not the leader any more.
+answered, whatever the answer; one whose connection has ended, perhaps before it was handled (`worlds` 1028878), so that
+it gets no answer (1028671); a leader that is not the leader any more.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 class _Awaited:
     """A node that a leader was asked to add, in an epoch of the quorum.
 
-    The leader may give up at `until`, in microseconds. `needed` is the log's end after the request was handled, None
-    while it may still wait; `since` the end up to which the node had fetched after the turn before, if that was enough.
+    `needed` is the log's end after the request was handled, None while it may still wait; `since` the end up to which
+    the node had fetched after the turn before, if that was enough.
     """
 
     epoch: int
     voter: int
     directory: bytes
     connection: int
-    until: int
     needed: int | None = None
     since: int | None = None
 
@@ -76,13 +75,12 @@ class AwaitedVoters(Rule):
         for method, arguments in process.last_inputs:
             if method.__name__ == "received" and arguments[0] >= 0 and arguments[1][:2] in ADDITIONS:
                 asked = cast("AddRaftVoterRequest", decode_request(arguments[1])[1])
-                until = process.now + max(asked.timeout_ms, 0) * 1_000
-                one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, int(arguments[0]), until)
+                one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, int(arguments[0]))
                 self._awaited.setdefault(process.name, []).append(one)
         awaited = self._awaited.pop(process.name, None)
         if awaited is None or not isinstance(role, Leader):
             return
-        left = [one for one in awaited if one.voter not in answered and _may_be_waited_for(process, with_quorum, one)]
+        left = [one for one in awaited if one.voter not in answered and _may_be_waited_for(with_quorum, one)]
         for one in left:
             self._examine(process, with_quorum, role, one)
         if left:
@@ -106,6 +104,5 @@ class AwaitedVoters(Rule):
         one.since = progress.end_offset
 
 
-def _may_be_waited_for(process: SimProcess, node: Node, one: _Awaited) -> bool:
-    is_open = node.connections.find(one.connection) is not None
-    return is_open and one.epoch == node.raft.role.epoch and process.now < one.until
+def _may_be_waited_for(node: Node, one: _Awaited) -> bool:
+    return one.epoch == node.raft.role.epoch and node.connections.find(one.connection) is not None
