@@ -36,6 +36,10 @@ SECONDS_MS = 5000
 BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE, METADATA_BY_ID_SINCE = 6, 5, 7, 12
 TOPIC_SOURCE = 1
 LONGEST_NAME = 249
+MOST_PARTITIONS = 10_000
+"""How many topic-partitions a request may create at most, and how many records it may write, as in Apache Kafka."""
+MANY_RECORDS = 0.25
+"""How often that many are asked for: a controller makes all of them before it refuses."""
 
 
 async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -94,12 +98,23 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
     twice = [CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1)]
     for result in await _create(client, address, twice, validate_only=True):
         expect_error(address, f"to create {name} twice in a request", result.error_code, ErrorCode.INVALID_REQUEST)
+    await _too_many(client, address, name)
     beside = [asked, CreatableTopic(f"{name}-beside", 1, 1)]
     both = [one.error_code for one in await _create(client, address, beside, validate_only=True)]
     expect(address, f"to create {asked} beside another topic", both, [int(error), 0])
     for address in client.brokers:
         shown = await shown_topic(client, address, name)
         expect_error(address, f"{name}, refused", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def _too_many(client: ConformanceClient, address: Address, name: str) -> None:
+    """A request that would create one topic-partition too many, or write one record too many, is refused as a whole."""
+    fewer = client.rng.randint(1, MOST_PARTITIONS)
+    topics = [CreatableTopic(name, fewer, 1), CreatableTopic(f"{name}-beside", MOST_PARTITIONS + 1 - fewer, 1)]
+    if client.rng.random() < MANY_RECORDS:
+        topics = [CreatableTopic(name, MOST_PARTITIONS, 1)]  # the topic itself is a record more
+    for result in await _create(client, address, topics, validate_only=True):
+        expect_error(address, f"to create {topics}", result.error_code, ErrorCode.POLICY_VIOLATION)
 
 
 async def legal_names(client: ConformanceClient, topic: CheckedTopic) -> None:

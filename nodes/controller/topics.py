@@ -64,7 +64,9 @@ class TopicControl:
     # -- create -----------------------------------------------------------------------------------------------
 
     def create(self, image: MetadataImage, request: CreateTopicsRequest) -> Outcome:
+        """Create each topic that can be created. A request for too many topic-partitions is refused whole."""
         names = [topic.name for topic in request.topics]
+        too_many = self._too_many(request.topics)
         records: list[Message] = []
         results = []
         created: set[str] = set()
@@ -73,6 +75,8 @@ class TopicControl:
                 continue
             created.add(asked.name)
             try:
+                if too_many is not None:
+                    raise too_many
                 if names.count(asked.name) > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 result, made = self._create_one(image, asked, [name for name in names if name != asked.name])
@@ -84,6 +88,19 @@ class TopicControl:
                 )
             results.append(result)
         return Outcome(CreateTopicsResponse(topics=results), () if request.validate_only else records)
+
+    def _too_many(self, topics: Sequence[CreatableTopic]) -> Refused | None:
+        """Why the request is refused as a whole, as Kafka does before it looks at any topic."""
+        partitions = sum(len(one.assignments) or max(self._partitions(one), 0) for one in topics)
+        if partitions <= self._config.records_max:
+            return None
+        return Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions at once; at most {self._config.records_max} can be created in one request.",
+        )
+
+    def _partitions(self, asked: CreatableTopic) -> int:
+        return self._config.default_partitions if asked.num_partitions == -1 else asked.num_partitions
 
     def _check_size(self, records: Sequence[Message], more: Sequence[Message]) -> None:
         if len(records) + len(more) > self._config.records_max:
@@ -118,16 +135,11 @@ class TopicControl:
     def _assignments(self, image: MetadataImage, asked: CreatableTopic) -> list[tuple[int, ...]]:
         if asked.assignments:
             return _manual(image, asked)
-        partitions = self._config.default_partitions if asked.num_partitions == -1 else asked.num_partitions
+        partitions = self._partitions(asked)
         factor = asked.replication_factor
         factor = self._config.default_replication_factor if factor == -1 else factor
         if partitions <= 0:
             raise Refused(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1.")
-        if partitions > self._config.records_max:
-            raise Refused(
-                ErrorCode.INVALID_PARTITIONS,
-                f"{partitions} partitions at once; at most {self._config.records_max} can be created in one request.",
-            )
         return self._placed(image, partitions, factor)
 
     def _placed(self, image: MetadataImage, partitions: int, factor: int) -> list[tuple[int, ...]]:

@@ -14,7 +14,11 @@ from squall.nodes.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.nodes.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 
@@ -71,7 +75,7 @@ def test_fenced_brokers_get_replicas_only_if_needed_and_are_not_in_sync(controll
         ({"name": "__cluster_metadata"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ({"name": "new", "partitions": 0}, ErrorCode.INVALID_PARTITIONS),
         ({"name": "new", "partitions": -2}, ErrorCode.INVALID_PARTITIONS),
-        ({"name": "new", "partitions": 2_000_000_000}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "new", "partitions": 2_000_000_000}, ErrorCode.POLICY_VIOLATION),
         ({"name": "new", "factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "new", "factor": 4}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "new", "assignment": {0: [1, 9]}}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -98,6 +102,27 @@ def test_wrong_requests_get_the_error_for_it_and_create_nothing(
 def test_names_that_differ_in_dots_and_underscores_only_collide(controller: Any) -> None:
     assert controller.create_topic("a.b").error_code == ErrorCode.NONE
     assert controller.create_topic("a_b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_request_for_too_many_topic_partitions_is_refused_whole(make_controller: Any) -> None:
+    controller = make_controller(records_max=10, default_partitions=3)
+    controller.bring_up(1, 2, 3)
+    placed = [CreatableReplicaAssignment(number, [1]) for number in range(3)]
+    fitting = [
+        CreatableTopic("two", 2, 1),
+        CreatableTopic("as usual", -1, 1),
+        CreatableTopic("placed", -1, -1, assignments=placed),
+        CreatableTopic("less than nothing", -2, 1),
+        CreatableTopic("one", 1, 1),
+    ]
+    before = controller.raft.end_offset
+    results = controller.ask(CreateTopicsRequest(topics=[*fitting, CreatableTopic("more", 2, 1)])).topics
+    names = [*(one.name for one in fitting), "more"]
+    assert [(one.name, one.error_code) for one in results] == [(name, ErrorCode.POLICY_VIOLATION) for name in names]
+    assert all("11 partitions at once; at most 10" in one.error_message for one in results)
+    assert controller.raft.end_offset == before
+    results = controller.ask(CreateTopicsRequest(topics=fitting)).topics
+    assert results[0].error_code == ErrorCode.NONE, "9 partitions are not too many, whatever becomes of the others"
 
 
 def test_one_wrong_topic_does_not_spoil_the_others(controller: Any) -> None:

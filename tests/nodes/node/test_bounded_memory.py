@@ -215,7 +215,7 @@ def test_a_few_bytes_cannot_ask_for_millions_of_topic_partitions(partitions: int
     host.iterate()
     created, grown = [frame for to, frame in host.sent if to == ASKER]
     _, answer = decode_response(ApiKey.CREATE_TOPICS, 7, created)
-    assert answer.topics[0].error_code == ErrorCode.INVALID_PARTITIONS  # type: ignore[attr-defined]
+    assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION  # type: ignore[attr-defined]
     _, answer = decode_response(ApiKey.CREATE_PARTITIONS, 3, grown)
     assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS  # type: ignore[attr-defined]
     assert host.node.raft.end_offset == before
