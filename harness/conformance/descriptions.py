@@ -12,6 +12,7 @@ from squall.harness.conformance.client import (
     expect_error,
 )
 from squall.harness.conformance.quorum import described_quorum
+from squall.harness.conformance.records import fetch_one
 from squall.harness.conformance.topic import CheckedTopic, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -35,6 +36,7 @@ GROUP, NO_KIND = 0, 7
 BROKERS, CONTROLLERS, NO_ENDPOINTS = 1, 2, 9
 LARGEST_PAGE = 2000
 AT_ONCE = 100
+FETCH_BYTES, WAITS_MS = 1 << 20, (0, 100)
 LONGEST_LAG_MS = 5_000
 KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE, TIMES_SINCE = 4, 1, 1, 1
 
@@ -187,9 +189,15 @@ async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> Non
 
 
 async def pipelined(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """More requests at once than a broker takes from a connection are all answered."""
-    address = client.any_broker()
-    shown = await asyncio.gather(*(shown_topic(client, address, topic.name) for _ in range(AT_ONCE)))
+    """More requests at once than a broker takes from a connection are all answered, behind one that waits as well."""
+    number = client.rng.randrange(len(topic.partitions))
+    address, end = topic.leader_of(number), topic.partitions[number].end
+    # A broker ends an idle connection with whatever is on its way.
+    await shown_topic(client, address, topic.name)
+    waits = fetch_one(client, address, topic, number, end, least=FETCH_BYTES, wait_ms=client.rng.choice(WAITS_MS))
+    asked = asyncio.gather(*(shown_topic(client, address, topic.name) for _ in range(AT_ONCE)))
+    await asyncio.gather(waits, asked)
+    shown = asked.result()
     ids = {bytes(one.topic_id) for one in shown}
     expect(address, f"the ids of {topic.name} in {AT_ONCE} responses", ids, {topic.topic_id})
 
