@@ -78,6 +78,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
@@ -165,6 +166,7 @@ RULES: tuple[type[Rule], ...] = (
     OpenFiles,
     IndexFiles,
     OpenedLogs,
+    FlushedLogs,
     HostedDirectories,
     NeedlessSyncs,
     RetainedMetadata,

@@ -53,6 +53,7 @@ from squall.nodes.protocol.messages.fetch import PartitionData
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, patch
 from squall.nodes.protocol.requests.session import Answer, ServerRequest
 from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import TopicPartition
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
@@ -75,6 +76,7 @@ from squall.nodes.replication.remote import RemoteReplica
 from squall.nodes.replication.replica import ACKS_ALL, TopicPartitionReplica
 from squall.nodes.replication.serving import LATEST_TIMESTAMP, ServingReplica
 from squall.nodes.storage import retention
+from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.log import Log
 from squall.nodes.storage.producers import ProducerStates
@@ -987,6 +989,17 @@ def indexes_an_offset_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 def starts_without_its_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that starts reads all headers of its logs, and no offset index."""
     monkeypatch.setattr(Segment, "_load_index", lambda self: 0)
+
+
+def flushes_nothing_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker flushes no log because of the age of its records."""
+    right = LogManager.configure
+
+    def wrong(self: LogManager, name: TopicPartition, config: LogConfig) -> None:
+        right(self, name, config)
+        self._flushed_by_time.clear()
+
+    monkeypatch.setattr(LogManager, "configure", wrong)
 
 
 def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:

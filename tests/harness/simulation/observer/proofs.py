@@ -90,6 +90,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
+from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
 from squall.harness.simulation.observer.rules.storage.index_files import IndexFiles
 from squall.harness.simulation.observer.rules.storage.indexed_logs import IndexedLogs
@@ -664,6 +665,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_opened_logs::test_batches_after_an_older_snapshot_of_the_producers_are_read",
         seed=2,
+    ),
+    Proof(
+        FlushedLogs,
+        "FLUSH",
+        defects.flushes_nothing_by_age,
+        "worlds",
+        "test_flushed_logs::test_a_new_limit_begins_with_a_time_of_its_own",
+        seed=1,
     ),
     Proof(
         HostedDirectories,
