@@ -77,6 +77,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_voters import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.begun_snapshots import BegunSnapshots
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
@@ -170,6 +171,7 @@ RULES: tuple[type[Rule], ...] = (
     HostedDirectories,
     NeedlessSyncs,
     RetainedMetadata,
+    BegunSnapshots,
     RecoveredCluster,
     CalmCluster,
     BalancedLeaders,

@@ -34,6 +34,7 @@ from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord
+from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.metadata.topic import PartitionRegistration
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
@@ -191,6 +192,17 @@ def keeps_metadata_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0 <= self._config.retention_ms < now_ms - self.snapshots.timestamp_of(self.snapshots.ids[0])
 
     monkeypatch.setattr(MetadataLog, "_is_too_much", is_too_old)
+
+
+def counts_bytes_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node counts the bytes that require a snapshot from its start, and not from its last snapshot."""
+    right = SnapshotGenerator._begin
+
+    def wrong(self: SnapshotGenerator, now: int) -> None:
+        right(self, now)
+        self._bytes_then = 0
+
+    monkeypatch.setattr(SnapshotGenerator, "_begin", wrong)
 
 
 def announces_itself_in_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

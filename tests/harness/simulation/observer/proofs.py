@@ -89,6 +89,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_voters import Quorum
 from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumVotes
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.storage.begun_snapshots import BegunSnapshots
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
@@ -696,6 +697,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.keeps_metadata_of_any_size,
         "worlds",
         "test_retained_metadata::test_what_is_within_the_limit_may_stay",
+        seed=3,
+    ),
+    Proof(
+        BegunSnapshots,
+        "SN-01",
+        defects.counts_bytes_from_its_start,
+        "worlds",
+        "test_begun_snapshots::test_buggify_may_want_a_snapshot_early_once",
         seed=3,
     ),
     Proof(
