@@ -126,6 +126,7 @@ async def _strange_voters(client: ConformanceClient, controller: Address, cluste
     for named, errors in (
         (STRANGE_CLUSTER, (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)),
         (cluster, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),
+        (None, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),  # who names no cluster means this one
     ):
         removal = RemoveRaftVoterRequest(named, NOBODY, UNKNOWN_ID)
         removed = await client.ask(controller, removal, RemoveRaftVoterResponse)

@@ -1,15 +1,16 @@
-"""VOTERS: a leader adds a voter as soon as that has fetched what the log held when the request arrived (KIP-853).
+"""VOTERS: a request to add a voter is decided as soon as it can be (KIP-853).
 
 `quorum_voters.py` asserts that no voter is added earlier. One that is added too late keeps its administrator waiting,
 and no other change of the voters can begin meanwhile; a leader that waits for one record more waits for ever in a
-cluster where nothing happens. Asserted after each turn of a leader of the quorum:
+cluster where nothing happens. Asserted after each turn of a replica of the quorum:
 
-* a node that it was asked to add is a voter by the turn after it has fetched all that the log held when the request had
-  been handled.
+* a node that a leader was asked to add is a voter by the turn after it has fetched all that the log held when the
+  request had been handled;
+* a replica that has lost the epoch in which it was asked has answered by the turn after.
 
 Source: KIP-853, AddVoter steps 4 to 6. Legal: another directory than the one asked for; a request that has been
 answered, whatever the answer; one whose connection has ended, perhaps before it was handled (`worlds` 1028878), so that
-it gets no answer (1028671); a leader that is not the leader any more.
+it gets no answer (1028671); one that waits to be handled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from squall.nodes.protocol.requests.headers import decode_request
 from squall.nodes.protocol.requests.session import ServerRequest
-from squall.nodes.raft.roles import Leader
+from squall.nodes.raft.roles import Leader, Role
 
 ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 
@@ -46,6 +47,8 @@ class _Awaited:
     connection: int
     needed: int | None = None
     since: int | None = None
+    is_lost: bool = False
+    """Whether the epoch was over after the turn before."""
 
 
 class AwaitedVoters(Rule):
@@ -78,31 +81,41 @@ class AwaitedVoters(Rule):
                 one = _Awaited(role.epoch, asked.voter_id, asked.voter_directory_id, int(arguments[0]))
                 self._awaited.setdefault(process.name, []).append(one)
         awaited = self._awaited.pop(process.name, None)
-        if awaited is None or not isinstance(role, Leader):
+        if awaited is None:
             return
-        left = [one for one in awaited if one.voter not in answered and _may_be_waited_for(with_quorum, one)]
+        left = [one for one in awaited if one.voter not in answered and node.connections.find(one.connection)]
         for one in left:
-            self._examine(process, with_quorum, role, one)
+            if one.needed is None:
+                one.epoch = role.epoch
+                one.needed = with_quorum.raft.end_offset if not len(node.control) else None
+            elif isinstance(role, Leader) and role.epoch == one.epoch:
+                _examine(process, with_quorum, role, one)
+            else:
+                _examine_lost(process, role, one)
         if left:
             self._awaited[process.name] = left
 
-    @staticmethod
-    def _examine(process: SimProcess, node: Node, role: Leader, one: _Awaited) -> None:
-        if one.needed is None:
-            one.needed = node.raft.end_offset if not len(node.control) else None
-            return
-        progress = role.observers.get(one.voter)
-        if progress is None or progress.directory_id != one.directory or progress.end_offset < one.needed:
-            one.since = None
-            return
-        if one.since is not None and one.voter not in node.raft.voters.ids:
-            raise InvariantBroken(
-                "VOTERS",
-                f"{process.name} leads quorum epoch {role.epoch} and was asked to add voter {one.voter}, which has "
-                f"fetched up to {one.since}; the log ended at {one.needed} then",
-            )
-        one.since = progress.end_offset
+
+def _examine(process: SimProcess, node: Node, role: Leader, one: _Awaited) -> None:
+    assert one.needed is not None
+    progress = role.observers.get(one.voter)
+    if progress is None or progress.directory_id != one.directory or progress.end_offset < one.needed:
+        one.since = None
+        return
+    if one.since is not None and one.voter not in node.raft.voters.ids:
+        raise InvariantBroken(
+            "VOTERS",
+            f"{process.name} leads quorum epoch {role.epoch} and was asked to add voter {one.voter}, which has "
+            f"fetched up to {one.since}; the log ended at {one.needed} then",
+        )
+    one.since = progress.end_offset
 
 
-def _may_be_waited_for(node: Node, one: _Awaited) -> bool:
-    return one.epoch == node.raft.role.epoch and node.connections.find(one.connection) is not None
+def _examine_lost(process: SimProcess, role: Role, one: _Awaited) -> None:
+    if one.is_lost:
+        raise InvariantBroken(
+            "VOTERS",
+            f"{process.name} led quorum epoch {one.epoch} when it was asked to add voter {one.voter}; it is a "
+            f"{role.name} of epoch {role.epoch} now, and has not answered",
+        )
+    one.is_lost = True

@@ -130,17 +130,47 @@ def test_a_refused_request_asks_for_nothing() -> None:
         leading.is_fetched_from(60)
 
 
-@pytest.mark.parametrize("how", ["follows", "leads again", "died"])
-def test_another_role_has_been_asked_for_nothing(how: str) -> None:
-    leading = Leading()
-    leading.is_asked()
-    leading.is_fetched_from(40)
-    if how == "died":
-        leading.rule.died(leading.process)
-    elif how == "leads again":
+def lose_epoch(leading: Leading, how: str) -> None:
+    if how == "leads again":
         leading.role.epoch = 6
     else:
         leading.raft.role = Follower(6, 2, 0)
     leading.turns()
-    leading.raft.role = leading.role
+
+
+@pytest.mark.parametrize("how", ["follows", "leads again"])
+def test_who_has_lost_the_epoch_answers_by_the_next_turn(how: str) -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.is_fetched_from(40)
+    lose_epoch(leading, how)
+    leading.answers(6)
+    leading.turns()
+    leading.turns()
+
+
+@pytest.mark.parametrize("how", ["follows", "leads again"])
+def test_who_has_lost_the_epoch_and_does_not_answer_breaks_voters(how: str) -> None:
+    leading = Leading()
+    leading.is_asked()
+    lose_epoch(leading, how)
+    with pytest.raises(InvariantBroken, match=r"^VOTERS: c1 led quorum epoch 5 .* voter 4; it is a .* of epoch 6 now"):
+        leading.turns()
+
+
+def test_a_request_that_is_handled_in_a_later_epoch_is_of_that() -> None:
+    leading = Leading()
+    leading.waiting.append("the request")
+    leading.is_asked()
+    lose_epoch(leading, "leads again")
+    leading.waiting.clear()
+    for _ in range(3):
+        leading.turns()
+
+
+def test_who_died_need_not_answer() -> None:
+    leading = Leading()
+    leading.is_asked()
+    leading.rule.died(leading.process)
+    lose_epoch(leading, "follows")
     leading.turns()
