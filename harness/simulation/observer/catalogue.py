@@ -19,6 +19,7 @@ from squall.harness.simulation.observer.rules.clients.continued_sessions import 
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.rules.clients.filled_fetches import FilledFetches
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
@@ -155,6 +156,7 @@ RULES: tuple[type[Rule], ...] = (
     SessionNews,
     NearbyReplicas,
     FetchedRecords,
+    FilledFetches,
     ListedEnd,
     LookedUpOffsets,
     DeletedRecords,

@@ -516,6 +516,16 @@ def knows_no_ends_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServingReplica, "offset_for_leader_epoch", refused)
 
 
+def sends_of_one_topic_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response to a Fetch brings records of one topic-partition only."""
+    find = Fetch._find
+
+    def of_the_first(self: Fetch, now: int, watch: Any, bounds: Any, limit: int, *, first: bool) -> Any:
+        return find(self, now, watch, bounds, limit if first else 0, first=first)
+
+    monkeypatch.setattr(Fetch, "_find", of_the_first)
+
+
 def sends_more_than_a_fetch_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker sends of each topic-partition as much as that allows, whatever a fetch allows of all of them."""
     find = Fetch._find

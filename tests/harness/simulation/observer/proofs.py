@@ -31,6 +31,7 @@ from squall.harness.simulation.observer.rules.clients.continued_sessions import 
 from squall.harness.simulation.observer.rules.clients.deleted_records import DeletedRecords
 from squall.harness.simulation.observer.rules.clients.fenced_requests import FencedRequests
 from squall.harness.simulation.observer.rules.clients.fetched_records import FetchedRecords
+from squall.harness.simulation.observer.rules.clients.filled_fetches import FilledFetches
 from squall.harness.simulation.observer.rules.clients.kept_sessions import KeptSessions
 from squall.harness.simulation.observer.rules.clients.listed_end import ListedEnd
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
@@ -572,6 +573,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.states_too_high_a_high_watermark,
         "worlds",
         "test_fetched_records::test_a_fetch_from_within_a_batch_gets_all_of_it",
+    ),
+    Proof(
+        FilledFetches,
+        "DP-14",
+        defects.sends_of_one_topic_partition,
+        "worlds",
+        "test_filled_fetches::test_records_of_this_turn_may_come_with_the_next_fetch",
+        seed=1,
     ),
     Proof(
         ListedEnd,
