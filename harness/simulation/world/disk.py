@@ -508,6 +508,11 @@ class SimDisk:
         content = self._names.get(path)
         return 0 if content is None or self._durable_names.get(path) is not content else content.durable
 
+    def returning(self, directory: str) -> list[str]:
+        """Return the files in a directory that are removed, or replaced, and that a power loss may bring back."""
+        paths = [f"{directory}/{name}" for name in self._durable_names.inside(directory)]
+        return [path for path in paths if self._names.get(path) is not self._durable_names.get(path)]
+
     def copy_to(self, directory: Path) -> None:
         """Copy every file, as it is in the page cache, to a directory of the real machine, at no cost to the node."""
         for name, content in self._names.items():

@@ -214,6 +214,7 @@ class HandMadeRaft:
             start_offset=self.content.start_offset,
             durable_offset=self.durable_offset,
             read=lambda offset, max_bytes: self.content.within(offset, self.content.end_offset),
+            raw_batches=lambda offset, upper: [self.content.within(offset, upper)],
         )
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
@@ -352,8 +353,11 @@ class HandMadeProcess:
                 log_retention_check_interval_ms=1_000,
                 max_incremental_fetch_session_cache_slots=self.session_slots,
                 turn_requests_max=16,
+                metadata_log_max_record_bytes_between_snapshots=1 << 30,
+                metadata_log_max_snapshot_interval_ms=0,
             ),
             raft=self.raft,
+            snapshot_generator=SimpleNamespace(made_at=0),
             is_active_controller=self.raft.is_leader and self.raft.high_watermark > 0,
             connections=self.connections,
             data=SimpleNamespace(served=0),

@@ -89,6 +89,23 @@ def test_bytes_are_durable_with_the_name_of_their_file() -> None:
     assert (disk.durable_bytes("log/0"), disk.durable_bytes("log/1")) == (0, 0)
 
 
+def test_a_removed_file_may_return_until_its_directory_is_synced() -> None:
+    disk = SimDisk(Random(1))
+    for path in ("log/0", "log/1", "other/0"):
+        disk.open(path, create=True).close()
+    assert disk.returning("log") == []
+    disk.sync_directory("")
+    disk.remove("log/0")
+    disk.remove("other/0")
+    assert disk.returning("log") == ["log/0"]
+    disk.open("log/0", create=True).close()
+    assert disk.returning("log") == ["log/0"], "the removed file may return in place of the new one"
+    disk.sync_directory("log")
+    assert disk.returning("log") == []
+    disk.lose_power("all")
+    assert disk.paths() == ("log/0", "log/1", "other/0")
+
+
 def test_a_whole_power_loss_leaves_exactly_what_was_synced() -> None:
     disk = SimDisk(Random(1))
     synced(disk, "kept", b"abcdef")

@@ -10,7 +10,7 @@ cluster where nothing happens. Asserted after each turn of a replica of the quor
 
 Source: KIP-853, AddVoter steps 4 to 6. Legal: another directory than the one asked for; a request that has been
 answered, whatever the answer; one whose connection has ended, perhaps before it was handled (`worlds` 1028878), so that
-it gets no answer (1028671); one that waits to be handled.
+it gets no answer (1028671); one that waits to be handled, also because its client reads no responses (1029149).
 """
 
 from __future__ import annotations
@@ -87,13 +87,19 @@ class AwaitedVoters(Rule):
         for one in left:
             if one.needed is None:
                 one.epoch = role.epoch
-                one.needed = with_quorum.raft.end_offset if not len(node.control) else None
+                one.needed = None if _may_wait(node, one.connection) else with_quorum.raft.end_offset
             elif isinstance(role, Leader) and role.epoch == one.epoch:
                 _examine(process, with_quorum, role, one)
             else:
                 _examine_lost(process, role, one)
         if left:
             self._awaited[process.name] = left
+
+
+def _may_wait(node: BaseNode, connection: int) -> bool:
+    """Whether a request of this connection may not be handled yet: in the queue, or until its peer reads responses."""
+    found = node.connections.find(connection)
+    return len(node.control) > 0 or (found is not None and len(found.held) > 0)
 
 
 def _examine(process: SimProcess, node: Node, role: Leader, one: _Awaited) -> None:

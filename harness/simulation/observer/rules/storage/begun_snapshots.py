@@ -10,7 +10,7 @@ go unseen as long as the node has one. Asserted
 
 Source: KIP-630. Legal: a node that has applied less than what is committed, within that second; a snapshot that
 buggify wants early; one after the log was emptied to go on after a downloaded snapshot, since nobody can tell how much
-the node had applied before; no new records.
+the node had applied before; no new records, or none at all (`worlds` 1012601).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _check_begun(process: SimProcess, node: Node, seen: _Seen) -> None:
 
 def _check_late(process: SimProcess, node: Node, seen: _Seen) -> None:
     latest = node.raft.snapshots.latest
-    has_news = latest is None or node.raft.high_watermark > latest.end_offset
+    has_news = node.raft.high_watermark > (0 if latest is None else latest.end_offset)
     if seen.is_writing or not has_news or not _is_due(process, node, seen):
         seen.due_since, seen.due_turns = None, 0
         return

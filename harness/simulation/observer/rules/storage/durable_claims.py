@@ -7,6 +7,8 @@ shows it. So the claims are compared with the disk, whose simulation knows what 
 * after a turn that raised the durable offset of a log: all of the log's files below it are durable, content and name;
 * after each turn that touched a log: its durable offset is not above its end, so that what is appended next, in place
   of what was truncated, is not taken for durable;
+* after a turn that truncated a log: no power loss brings back what it has removed, which what is appended next would be
+  taken to follow;
 * after a turn that truncated a log: its recovery point in the checkpoint file is not above its durable offset, since
   the log may grow again before the file is written again;
 * when a node has another newest snapshot of the metadata: all of it, content and name, since the log before it goes;
@@ -51,6 +53,7 @@ from squall.nodes.storage.checkpoints import RECOVERY_POINTS, join, read_offsets
 from squall.nodes.storage.errors import CorruptFile
 
 SUFFIX = ".log"
+REMOVED = (SUFFIX, ".snapshot")
 FETCH = wire_keys(ApiKey.FETCH)
 
 
@@ -72,6 +75,7 @@ class DurableClaims(Rule):
         log = turn.replica.log
         self._look(turn.process, log.directory, log.durable_offset, log.end_offset)
         if turn.cut is not None:
+            _check_removals(turn.process, log.directory, turn.cut)
             self._check_recovery_point(turn, turn.cut)
 
     def _check_recovery_point(self, turn: ReplicaTurn, cut: int) -> None:
@@ -98,6 +102,8 @@ class DurableClaims(Rule):
                 f"{name} has emptied its log of the metadata to go on at offset {end}, before it had a snapshot up to "
                 "there that survives a power loss",
             )
+        if turn.cut is not None:
+            _check_removals(turn.process, raft.config.directory, turn.cut)
         self._look(turn.process, raft.config.directory, raft.log.durable_offset, raft.end_offset)
 
     def released_early(self, process: SimProcess, node: BaseNode, effects: Sequence[Effect]) -> None:
@@ -149,6 +155,17 @@ class DurableClaims(Rule):
                 return
         for (topic, number), point in points.items():
             _check(process, f"{topic}-{number}", point, "has left as a recovery point")
+
+
+def _check_removals(process: SimProcess, directory: str, cut: int) -> None:
+    if not process.disk.keeps_promises:
+        return
+    returning = [path for path in process.disk.returning(directory) if path.endswith(REMOVED)]
+    if returning:
+        raise InvariantBroken(
+            "DURABLE",
+            f"{process.name} has cut {directory} to {cut}, and a power loss brings back {', '.join(returning)}",
+        )
 
 
 def _check_acknowledged(name: str, node: Node, offset: int) -> None:

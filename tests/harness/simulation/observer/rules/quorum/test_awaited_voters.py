@@ -38,7 +38,9 @@ class Leading:
         self.raft = SimpleNamespace(role=self.role, end_offset=40, voters=SimpleNamespace(ids=[1, 2, 3]))
         self.waiting: list[object] = []
         self.open = {ADMINISTRATOR}
-        connections = SimpleNamespace(find=lambda one: "a connection" if one in self.open else None)
+        self.held: list[object] = []
+        connection = SimpleNamespace(held=self.held)
+        connections = SimpleNamespace(find=lambda one: connection if one in self.open else None)
         self.node: Any = SimpleNamespace(raft=self.raft, control=self.waiting, connections=connections)
 
     def turns(self) -> None:
@@ -90,6 +92,20 @@ def test_what_the_log_held_when_the_request_was_handled_counts() -> None:
     leading.is_fetched_from(50)
     with pytest.raises(InvariantBroken, match="the log ended at 50 then"):
         leading.is_fetched_from(51)
+
+
+def test_a_request_whose_client_reads_no_responses_waits_to_be_handled() -> None:
+    """Seed 1029149 of `worlds`."""
+    leading = Leading()
+    leading.held.append("the request")
+    leading.is_asked()
+    for _ in range(3):
+        leading.is_fetched_from(40)
+    leading.held.clear()
+    leading.turns()
+    leading.turns()
+    with pytest.raises(InvariantBroken, match="the log ended at 40 then"):
+        leading.turns()
 
 
 def test_another_directory_is_another_node() -> None:

@@ -138,6 +138,13 @@ def test_without_news_no_snapshot_is_due() -> None:
         voter.turn(at_ms)
 
 
+def test_before_the_first_record_no_snapshot_is_due() -> None:
+    """Seed 1012601 of `worlds`: a broker that no controller had answered."""
+    voter = Voter()
+    for at_ms in range(0, 10_000, 100):
+        voter.turn(at_ms)
+
+
 def test_a_new_process_counts_from_its_newest_snapshot() -> None:
     voter = Voter()
     voter.turn(1, committed=30, begins=True)

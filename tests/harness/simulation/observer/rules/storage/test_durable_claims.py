@@ -83,6 +83,35 @@ def test_one_below_it_may_stay() -> None:
     host.claims(3, end=5, cut=3)
 
 
+def test_a_segment_that_was_cut_off_and_may_come_back_breaks_durable() -> None:
+    host = Host()
+    host.sync(SECOND)
+    host.disk.remove(SECOND)
+    with pytest.raises(
+        InvariantBroken, match=rf"^DURABLE: b1 has cut t-0 to 4, and a power loss brings back {SECOND}$"
+    ):
+        host.claims(4, end=4, cut=4)
+
+
+def test_one_whose_removal_is_durable_does_not_come_back() -> None:
+    host = Host()
+    host.sync(SECOND)
+    host.disk.remove(SECOND)
+    host.disk.sync_directory("t-0")
+    host.claims(4, end=4, cut=4)
+
+
+def test_what_retention_removes_and_index_files_may_come_back() -> None:
+    host = Host()
+    host.write(index := SECOND.replace(".log", ".index"), b"index")
+    host.sync(SECOND)
+    host.disk.remove(FIRST)
+    host.claims(4)
+    host.disk.sync_directory("t-0")
+    host.disk.remove(index)
+    host.claims(4, end=4, cut=4)
+
+
 def test_what_lies_above_the_claim_need_not_be_durable() -> None:
     host = Host()
     host.claims(4)
@@ -161,7 +190,7 @@ def empties_its_metadata_log(host: Host) -> None:
     raft = SimpleNamespace(
         config=SimpleNamespace(directory=METADATA_DIRECTORY), log=SimpleNamespace(durable_offset=42), end_offset=42
     )
-    turn: Any = SimpleNamespace(process=host.process, node=SimpleNamespace(raft=raft))
+    turn: Any = SimpleNamespace(process=host.process, node=SimpleNamespace(raft=raft), cut=None)
     host.rule.quorum_moved(turn)
 
 
