@@ -412,6 +412,11 @@ class SimProcess:
         self._wake_at = when
         self._wake = self._kernel.at(when, self._iterate)
 
+    def _forget_wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake, self._wake_at = None, NEVER
+
     def _iterate(self) -> None:
         self._wake, self._wake_at = None, NEVER
         node = self.node
@@ -443,6 +448,7 @@ class SimProcess:
             return
         finally:
             self.disk.in_use = False
+        self._forget_wake_up()  # one that what left early has caused, before it was known how long this turn takes
         cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
         self._spend(cost + self._waits_for_processor())
         if node.outbox:
@@ -452,7 +458,7 @@ class SimProcess:
             self._on_iteration(self)
             self.disk.take_cost()  # the observer's reads cost the node nothing
             self.disk.take_slowness()
-        if self._inputs:
+        if self._inputs or self._woken:
             self._wake_up(self._busy_until)
         if self._stopping:
             self._follow_shutdown(node)

@@ -1,14 +1,14 @@
 """DP-14: a fetch brings records of each topic-partition that has some, as long as there is room for them.
 
 A broker that sends less than it may is slower, and nothing is wrong: the next fetch brings the rest. A consumer of many
-topic-partitions may starve in some of them. Asserted when a broker answers a Fetch, for each topic-partition that
-it asks for, or that its session holds, and that is not answered with an error:
+topic-partitions may starve in some of them. Asserted when a broker answers a Fetch, for each topic-partition that the
+fetch names without a session, or that the answer names, and that is not answered with an error:
 
 * if it had records from the position on when the turn before was over, to where who fetches may read, it brings some;
   unless its first batch would make it, or the whole response, larger than the fetch allows.
 
 Source: KIP-74. Legal: who is sent to another replica, or told to truncate; a node whose memory is limited, which may
-have no room; a fetch that buggify shortens.
+have no room; a fetch that buggify shortens. What a session leaves out is the concern of `session_news.py`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FilledFetches(Rule):
             return
         is_follower = is_of_follower(asked)
         for place, position in positions_asked(node, asked, told).items():
-            if place not in parts or _is_empty(parts[place]):
+            if _is_empty(parts[place]) if place in parts else not told.session_id:
                 replica = replica_named(node.broker.replicas, *place)
                 if replica is None:
                     continue
