@@ -189,7 +189,7 @@ async def log_directories(client: ConformanceClient, topic: CheckedTopic) -> Non
 
 
 async def pipelined(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """More requests at once than a broker takes from a connection are all answered, behind one that waits as well."""
+    """A broker answers more requests than it takes from a connection at once, also if the first of them has to wait."""
     number = client.rng.randrange(len(topic.partitions))
     address, end = topic.leader_of(number), topic.partitions[number].end
     # A broker ends an idle connection with whatever is on its way.

@@ -317,9 +317,7 @@ class SimProcess:
         self._released = None
         self._shutdown_begun = False
         stopping, self._stopping = self._stopping, []
-        if self._wake is not None:
-            self._wake.cancel()
-        self._wake, self._wake_at = None, NEVER
+        self._forget_wake_up()
         self._network.stop_listening(self.address)
         self._network.abandon(self.address)
         if self._on_iteration is not None:
