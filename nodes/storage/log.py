@@ -211,7 +211,7 @@ class Log:
     def _load(self) -> None:
         for segment in self._segments:
             if not segment.load() and segment is not self._segments.active:
-                segment.restore_indexes()
+                segment.write_index()
         self._settle_ends()
         self.durable_offset = self.end_offset
 

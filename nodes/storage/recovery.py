@@ -64,7 +64,7 @@ class Recovery:
                 fits = False
                 sound = self._rescan(segment) and following in (None, segment.next_offset)
             if sound and not fits and following is not None:
-                segment.restore_indexes()
+                segment.write_index()
             if not sound:
                 self._segments.keep_first(at + 1)
                 break

@@ -308,7 +308,7 @@ class Segment:
     def load(self) -> bool:
         """Trust the file (closed cleanly, or known to be on the disk): load its indexes, find its end.
 
-        Return whether both indexes were there and fit the file. If not, they are built from it (`restore_indexes`).
+        Return whether both indexes were there and fit the file. If not, they are built from it (`write_index`).
         """
         begin = self._load_index()
         for place in self.places(begin or 0):
@@ -358,18 +358,15 @@ class Segment:
             self._max_timestamp, self._offset_of_max = last
         return True
 
-    def restore_indexes(self) -> None:
-        """Write both indexes as they were built from the records, in place of those that do not fit."""
-        self.max_timestamp()
-        self.write_index()
-
     def write_index(self) -> None:
-        """Write both indexes beside the segment. Not synced: they are only hints."""
+        """Write both indexes beside the segment, and in the time index the largest timestamp.
+
+        Not synced: they are only hints.
+        """
+        self._times.add(self.max_timestamp(), self._offset_of_max)
         pairs = zip(self._sparse_offsets, self._sparse_positions, strict=True)
         numbers = [number for offset, position in pairs for number in (offset - self.base_offset, position)]
         self._write_beside(index_name(self.base_offset), struct.pack(f">{len(numbers)}I", *numbers))
-        if self._max_timestamp is not None:
-            self._times.add(self._max_timestamp, self._offset_of_max)
         self._write_beside(time_index_name(self.base_offset), self._times.encode(self.base_offset))
 
     def _write_beside(self, name: str, content: bytes) -> None:

@@ -69,6 +69,7 @@ from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import H
 from squall.harness.simulation.observer.rules.quorum.heard_epochs import HeardEpochs
 from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_fetches import QuorumFetches
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
@@ -110,6 +111,7 @@ RULES: tuple[type[Rule], ...] = (
     QuorumProgress,
     QuorumCommitment,
     CountedVoters,
+    QuorumFetches,
     QuorumLeader,
     QuorumVoters,
     AwaitedVoters,

@@ -85,6 +85,17 @@ def test_time_index_entries_name_the_batch_of_each_new_largest_timestamp() -> No
     assert list(struct.iter_unpack(">qI", content(disk, ".timeindex"))) == [(10, 1), (30, 3), (40, 7)]
 
 
+def test_a_time_index_ends_with_the_largest_time_also_after_a_truncation() -> None:
+    """The truncation forgets which one it is; the close that follows finds it again (`worlds` 1029615)."""
+    disk = SimDisk(Random(1))
+    log = opened(disk, index_interval_bytes=1000)
+    for time in (10, 30, 20, 40):
+        append(log, time)
+    log.truncate_to(3)
+    log.close()
+    assert list(struct.iter_unpack(">qI", content(disk, ".timeindex"))) == [(10, 0), (30, 1)]
+
+
 # -- against a model -----------------------------------------------------------------------------------------------
 
 

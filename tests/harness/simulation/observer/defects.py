@@ -215,6 +215,16 @@ def announces_itself_in_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(messages, "begin_quorum_epoch", earlier)
 
 
+def states_too_high_a_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of the quorum states a log start that is too high by one."""
+    right = messages.fetch_response
+
+    def wrong(config: Any, error: int, hint: Any, *, log_start: int = -1, **others: Any) -> Any:
+        return right(config, error, hint, log_start=log_start + 1, **others)
+
+    monkeypatch.setattr(messages, "fetch_response", wrong)
+
+
 def counts_a_voter_that_has_to_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader of the quorum tells a voter to truncate, and still counts all of that voter's log."""
     serve = FetchService._serve

@@ -81,6 +81,7 @@ from squall.harness.simulation.observer.rules.quorum.handed_over_quorum import H
 from squall.harness.simulation.observer.rules.quorum.heard_epochs import HeardEpochs
 from squall.harness.simulation.observer.rules.quorum.heard_leaders import HeardLeaders
 from squall.harness.simulation.observer.rules.quorum.quorum_commitment import QuorumCommitment
+from squall.harness.simulation.observer.rules.quorum.quorum_fetches import QuorumFetches
 from squall.harness.simulation.observer.rules.quorum.quorum_following import QuorumFollowing
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.harness.simulation.observer.rules.quorum.quorum_memory import QuorumMemory
@@ -225,6 +226,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_quorum_rules::test_a_leader_counts_for_a_voter_what_that_has",
         seed=4,
+    ),
+    Proof(
+        QuorumFetches,
+        "QC-16",
+        defects.states_too_high_a_log_start,
+        "worlds",
+        "test_quorum_fetches::test_a_leader_that_has_committed_nothing_in_its_epoch_states_no_high_watermark",
+        seed=1,
     ),
     Proof(
         QuorumLeader,

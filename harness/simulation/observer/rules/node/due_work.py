@@ -1,9 +1,11 @@
-"""DUE: a node does nothing before the time at which it asked its host to call it again.
+"""DUE: a node asks its host to call it again as soon as it has something to do, and does nothing before that.
 
 Between its inputs a node is called at the time that its last `deadline` named. If that is too late, its work waits for
 the next input: where traffic is dense nothing shows it, and in a quiet cluster a heartbeat is missed, a fetch that
 should be answered waits, an election is late. So the simulated host takes a turn more before some of the inputs that
 come earlier (`SimProcess.EARLY`), and such a turn must send nothing, open and close nothing, and trace nothing.
+Asserted as well after each turn: a node that has served some requests of a queue, and has left others there, has asked
+to be called at once.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import NEVER, SimProcess
 from squall.nodes.node.base import BaseNode
@@ -23,15 +26,37 @@ from squall.nodes.protocol.messages import ApiKey
 class DueWork(Rule):
     """See the module."""
 
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._served: dict[str, tuple[int, int]] = {}
+        """By host, how many requests its process had served of each queue, of data and of control, a turn before."""
+
+    def died(self, process: SimProcess) -> None:
+        self._served.pop(process.name, None)
+
+    def turned(self, process: SimProcess, node: BaseNode) -> None:
+        before = self._served.get(process.name, (0, 0))
+        self._served[process.name] = node.data.served, node.control.served
+        for channel, served in zip((node.data, node.control), before, strict=True):
+            if channel.served > served and len(channel) and node.deadline() > process.now:
+                raise InvariantBroken(
+                    "DUE",
+                    f"{process.name} has served some requests of a queue at {process.now}, has left {len(channel)} "
+                    f"there, and named {_named(node.deadline())}",
+                )
+
     def turned_early(self, process: SimProcess, node: BaseNode, due: int, traced: Sequence[str]) -> None:
         if "buggify" in traced:
             return
         done = [f"traces {name}" for name in traced] + [_said(effect) for effect in node.outbox]
         if done:
-            named = "nothing to be due" if due >= NEVER else f"the time {due}"
             raise InvariantBroken(
-                "DUE", f"{process.name} named {named}, and when called at {process.now} it {', '.join(done[:4])}"
+                "DUE", f"{process.name} named {_named(due)}, and when called at {process.now} it {', '.join(done[:4])}"
             )
+
+
+def _named(due: int) -> str:
+    return "nothing to be due" if due >= NEVER else f"the time {due}"
 
 
 def _said(effect: Effect) -> str:

@@ -5,12 +5,15 @@ and show nowhere, and another program that opens the same directory, such as Kaf
 Asserted after a clean stop, of each segment that has these files, of the logs that the node had opened:
 
 * an entry of the offset index is the last offset of a batch, and the position of its first byte;
-* an entry of the time index is the largest timestamp of a batch, and its last offset; both rise.
+* an entry of the time index is the largest timestamp of a batch, and its last offset; both rise;
+* the last entry of the time index is the largest timestamp of the segment, if any of its records has a time. Who opens
+  the log finds it there, and need not read the segment.
 
 A power loss may take these files, since they are never synced, and a disk may damage them. A node that opens a log
 writes those anew that do not fit their segment (`worlds` 38).
 
 Source: Kafka's OffsetIndex and TimeIndex. Legal: a disk whose calls fail, or that has pretended to sync, is not judged.
+The last entry may be missing on a host that has had index files damaged.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.protocol.records import BatchHeader, iterate_batches
 from squall.nodes.storage.checkpoints import join
 from squall.nodes.storage.segment import index_name, log_name, time_index_name
+from squall.nodes.storage.time_index import NO_TIMESTAMP
 
 
 class IndexFiles(Rule):
@@ -72,7 +76,10 @@ def _mistakes(disk: SimDisk, directory: str) -> Iterator[str]:
             base = int(name.removesuffix(LOG))
             batches = dict(_batches(disk.content(join(directory, log_name(base))) or b""))
             yield from _misplaced(disk.content(join(directory, index_name(base))), directory, base, batches)
-            yield from _misdated(disk.content(join(directory, time_index_name(base))), directory, base, batches)
+            times = disk.content(join(directory, time_index_name(base)))
+            yield from _misdated(times, directory, base, batches)
+            if not disk.damaged_files:
+                yield from _unfinished(times, directory, base, batches)
 
 
 def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
@@ -101,3 +108,12 @@ def _misdated(content: bytes | None, directory: str, base: int, batches: dict[in
                 f"and the batch that ends there has {times.get(base + after)}"
             )
         before = timestamp, after
+
+
+def _unfinished(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
+    largest = max((one.max_timestamp for one in batches.values()), default=NO_TIMESTAMP)
+    last = max((timestamp for timestamp, _ in entries(TIME_ENTRY, content)), default=NO_TIMESTAMP)
+    if content is not None and last != largest != NO_TIMESTAMP:
+        yield (
+            f"{directory}/{time_index_name(base)} ends with time {last}, and the largest of its segment is {largest}"
+        )

@@ -1,4 +1,4 @@
-"""DUE as the observer asserts it: a node does nothing before the time it has named to its host."""
+"""DUE as the observer asserts it: a node names the time at which it has something to do, and does nothing before."""
 
 from __future__ import annotations
 
@@ -49,3 +49,58 @@ def test_a_turn_that_traces_something_breaks_due() -> None:
 def test_a_turn_in_which_something_rare_happened_is_not_judged() -> None:
     """A rarity may do at any time what is due later; it is legal by its definition."""
     turns_early(Send(3, [b"an answer"]), traced=("buggify",))
+
+
+class Queue(list[str]):
+    """The requests that wait; so many others have been served."""
+
+    served = 0
+
+
+class Busy:
+    """A node with two queues, which is called at 5,000."""
+
+    def __init__(self) -> None:
+        self.rule = DueWork(None)  # type: ignore[arg-type]
+        self.data, self.control, self.due = Queue(), Queue(), NEVER
+        self.process: Any = SimpleNamespace(name="b1", now=5_000)
+
+    def turns(self) -> None:
+        node: Any = SimpleNamespace(data=self.data, control=self.control, deadline=lambda: self.due)
+        self.rule.turned(self.process, node)
+
+
+@pytest.mark.parametrize("queue", ["data", "control"])
+def test_requests_that_are_left_while_others_are_served_are_due_at_once(queue: str) -> None:
+    busy = Busy()
+    getattr(busy, queue).append("one more")
+    getattr(busy, queue).served = 3
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 has served .* at 5000, has left 1 there, and named nothing"):
+        busy.turns()
+
+
+@pytest.mark.parametrize("due", [0, 5_000])
+def test_a_node_that_is_called_again_at_once_may_leave_some(due: int) -> None:
+    busy = Busy()
+    busy.data.append("one more")
+    busy.data.served, busy.due = 3, due
+    busy.turns()
+
+
+def test_a_node_that_serves_nothing_may_let_requests_wait() -> None:
+    busy = Busy()
+    busy.data.served = 3
+    busy.turns()
+    busy.data.append("one more")
+    busy.turns()
+
+
+def test_another_process_has_served_nothing_yet() -> None:
+    busy = Busy()
+    busy.data.served = 3
+    busy.turns()
+    busy.rule.died(busy.process)
+    busy.data.append("one more")
+    busy.data.served = 2
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 has served some"):
+        busy.turns()

@@ -114,6 +114,21 @@ def test_a_node_that_dies_leaves_its_files_as_they_are(ended: str) -> None:
     host.stops()
 
 
+def test_a_time_index_without_the_largest_time_breaks_index() -> None:
+    host = Host()
+    host.change(TIME_INDEX, lambda content: content.__delitem__(slice(-12, None)))
+    told = rf"^INDEX: b1 has stopped, and {TIME_INDEX} ends with time 9, and the largest of its segment is 12$"
+    with pytest.raises(InvariantBroken, match=told):
+        host.stops()
+
+
+def test_one_of_a_host_with_damaged_index_files_may_lack_it() -> None:
+    host = Host()
+    host.change(TIME_INDEX, lambda content: content.__delitem__(slice(-12, None)))
+    host.disk.damaged_files = 1
+    host.stops()
+
+
 def test_an_entry_that_is_cut_off_is_none() -> None:
     host = Host()
     host.change(INDEX, lambda content: content.extend(b"\0\0\0\7"))
