@@ -79,6 +79,9 @@ MaybePerSecond = Annotated[float, BeforeValidator(_rate), Field(ge=0, le=1000)]
 RackName = Annotated[str, Field(min_length=1, max_length=100)]
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
+MARKERS_MAX = 3
+"""How many markers a final read writes to a topic-partition, if retention removes them before they are read."""
+
 
 class LogOptions(BaseModel):
     """Options of the workload `log` in a suite."""
@@ -160,7 +163,8 @@ class FinalRead:
     """The final read of one topic-partition: markers until one is acknowledged, then polls up to that marker.
 
     What lies below a log start that a broker states has been removed, perhaps the marker too, by retention. Whether it
-    may be removed is for the check to say.
+    may be removed is for the check to say. A marker that was removed before it was read proves nothing, so another one
+    is written, up to `MARKERS_MAX` in all: a host whose clock is wrong may remove each at once.
     """
 
     topic: str
@@ -170,6 +174,8 @@ class FinalRead:
     markers: Writes
     busy: bool = False
     marker_offset: int | None = None
+    acknowledged: int = 0
+    """How many markers were."""
     read_to: int = -1
 
     @property
@@ -201,8 +207,12 @@ class FinalRead:
         if completion.type != OK:
             return after
         if event.operation.f == MARKER:
-            return replace(after, marker_offset=completion.offset)
-        return replace(after, read_to=max((self.read_to, *completion.offsets, (completion.log_start or 0) - 1)))
+            return replace(after, marker_offset=completion.offset, acknowledged=self.acknowledged + 1)
+        read_to = max((self.read_to, *completion.offsets))
+        removed_to = (completion.log_start or 0) - 1
+        if read_to < (self.marker_offset or 0) <= removed_to and self.acknowledged < MARKERS_MAX:
+            return replace(after, read_to=read_to, marker_offset=None)
+        return replace(after, read_to=max(read_to, removed_to))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from pydantic import ValidationError
 
@@ -83,18 +85,36 @@ def test_the_final_read_of_a_topic_partition_ends_at_its_acknowledged_marker() -
     assert generator.op(context_of(plan, free))[0] is None
 
 
-@pytest.mark.parametrize(("log_start", "complete"), [(41, False), (42, True)])
-def test_a_final_read_is_complete_if_all_up_to_its_marker_has_been_removed(log_start: int, complete: bool) -> None:
-    """By retention, under a clock that was set: `worlds` seed 999133."""
+def final_read_of(completions: Sequence[Completion]) -> list[str]:
+    """The final operations that are answered so, and whether all was read then."""
     plan = LogWorkload(LogOptions(producers=1, consumers=1), {"events": 1})
     generator: Generator = plan.final_shard().generator
     free = sum(1 << thread for client in plan.final_shard().clients for thread in client.threads)
-    for completion in (Completion(OK, offset=41), Completion(OK, position=42, log_start=log_start)):
+    done: list[str] = []
+    for completion in completions:
         operation, generator = generator.op(context_of(plan, free))
         assert isinstance(operation, Operation)
+        done.append(operation.f)
         generator = generator.update(context_of(plan, free), Event(operation, 0))
         generator = generator.update(context_of(plan, free), Event(operation, 0, completion, 1))
-    assert final_states(generator)[0].complete is complete
+    return [*done, "complete" if final_states(generator)[0].complete else "incomplete"]
+
+
+def test_a_final_read_writes_another_marker_if_retention_removes_one_before_it_is_read() -> None:
+    """Without it, nothing would show what was lost: `worlds` seed 1029767."""
+    removed = [Completion(OK, offset=41), Completion(OK, position=42, log_start=42)]
+    read = [Completion(OK, offset=42), Completion(OK, offsets=(42,), values=(9,))]
+    assert final_read_of([*removed, *read]) == [MARKER, FINAL_POLL, MARKER, FINAL_POLL, "complete"]
+    assert final_read_of([*removed, *read[:1]]) == [MARKER, FINAL_POLL, MARKER, "incomplete"]
+    begins_at_it = [Completion(OK, offset=41), Completion(OK, position=41, log_start=41)]
+    assert final_read_of([*begins_at_it, *read[1:]]) == [MARKER, FINAL_POLL, FINAL_POLL, "complete"]
+
+
+def test_a_final_read_ends_if_every_marker_is_removed_at_once() -> None:
+    """By retention, under a clock that was set: `worlds` seed 999133."""
+    each = [(Completion(OK, offset=at), Completion(OK, position=at + 1, log_start=at + 1)) for at in (41, 42, 43)]
+    answers = [completion for one in each for completion in one]
+    assert final_read_of(answers) == [*[MARKER, FINAL_POLL] * 3, "complete"]
 
 
 def test_final_reads_give_up_in_time_and_say_that_they_are_incomplete() -> None:

@@ -106,6 +106,8 @@ class Closing:
     ) -> Closing:
         """Find the markers among all operations of a log; the final read came to `end`.
 
+        Of several that were acknowledged the last one counts: those before it were removed before they were read.
+
         Times may be off by `worst_doubt`, and the log starts at `log_start`, if these are known from more operations
         than these.
         """
@@ -113,14 +115,14 @@ class Closing:
         markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
         if len(markers) == 0:
             return cls(start, end)
-        first = markers[np.argmin(operations.completed[markers])]
-        marker = int(operations.offset[first])
+        last = markers[np.argmax(operations.completed[markers])]
+        marker = int(operations.offset[last])
         doubt = 0  # the error of the marker's invocation, by any other clock
         if len(operations.doubt):
-            doubt = int(operations.doubt[first] + (operations.doubt.max() if worst_doubt is None else worst_doubt))
+            doubt = int(operations.doubt[last] + (operations.doubt.max() if worst_doubt is None else worst_doubt))
         complete = end >= marker
         return cls(
-            min(start, marker) if complete else start, end, marker, int(operations.invoked[first]) - doubt, complete
+            min(start, marker) if complete else start, end, marker, int(operations.invoked[last]) - doubt, complete
         )
 
 

@@ -664,6 +664,17 @@ def test_below_the_start_of_the_log_nothing_is_lost(check: Check) -> None:
     assert names(check(history)) == {}
 
 
+def test_of_several_acknowledged_markers_the_last_one_counts(check: Check) -> None:
+    """Retention removed the first one before it was read (`worlds` seed 1029767)."""
+    first = [send(MARK, 1000, 1010, 2, f="marker", client=90), final_poll(1020, (0, A)), final_poll(1030, log_start=3)]
+    again = send(MARK + 1, 1040, 1050, 3, f="marker", client=90)
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *first, again, final_poll(1060, (3, MARK + 1), log_start=3)]
+    result = check(history)
+    assert (names(result), result.final.complete) == ({}, True)
+    assert not check(history[:-1]).final.complete
+    assert names(check([send(C, 1011, 1030, 7), *history])) == {"lost_write": 1}
+
+
 def test_a_log_that_keeps_its_front_has_lost_what_it_says_lies_below_its_start(check: Check) -> None:
     """A leader that has lost its records states the start that retention would give it (ACK)."""
     emptied = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final(marker=2, log_start=2)]
