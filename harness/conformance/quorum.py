@@ -1,7 +1,7 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log, from a node that is no voter; a voter without an id or a listener, or that is one already; a voter that
-moves to no listener, or in another epoch, or that is none; and to unregister a broker that is none. Afterwards the same
-leader leads in the same epoch.
+another log or a snapshot that is none, from a node that is no voter; a leader without an id, and a candidate whose log
+cannot be; a voter without an id or a listener, or that is one already; a voter that moves to no listener, or in another
+epoch, or that is none; and to unregister a broker that is none. Afterwards the same leader leads in the same epoch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from squall.nodes.protocol.messages import (
     add_raft_voter,
     begin_quorum_epoch,
     end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
     update_raft_voter,
     vote,
 )
@@ -36,12 +38,17 @@ from squall.nodes.protocol.messages.describe_quorum import (
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 from squall.workloads.clients.native.admin import METADATA_TOPIC
 
 STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 """Of a controller that does not lead, and of a quorum whose voters are configured."""
 TIMEOUT_MS = 1000
+TOPIC_IDS_SINCE = 13
+"""The version of Fetch that names a topic by its id."""
+NO_SNAPSHOT = 1 << 40
+"""An offset at which no snapshot ends."""
 DIRECTORIES_SINCE = 2
 """The version of DescribeQuorum that names the directories of voters."""
 
@@ -74,6 +81,9 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
     for controller in client.controllers:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
+        await _impossible_elections(client, controller, metadata.cluster_id, before.leader_epoch)
+        await _strange_fetches(client, controller, metadata.cluster_id, before.leader_epoch)
+        await _strange_snapshots(client, controller, metadata.cluster_id, before.leader_epoch)
         await _strange_voters(client, controller, metadata.cluster_id)
         await _impossible_voters(client, controller, metadata.cluster_id, before.current_voters[0].replica_id)
         await _impossible_places(client, controller, metadata.cluster_id, before)
@@ -109,6 +119,68 @@ async def _strange_elections(client: ConformanceClient, controller: Address, clu
         end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(name, [ended])])
         response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
         _expect_refused(controller, "EndQuorumEpoch", response, error)
+
+
+async def _impossible_elections(
+    client: ConformanceClient, controller: Address, cluster: str | None, epoch: int
+) -> None:
+    """A leader has an id. A candidate has a log end, whose epoch is before the one that it stands for."""
+    for name, candidate in (
+        ("without a log", vote.PartitionDataRequest(0, epoch, NOBODY, last_offset_epoch=0, last_offset=-1)),
+        ("of that epoch", vote.PartitionDataRequest(0, epoch, NOBODY, last_offset_epoch=epoch, last_offset=0)),
+    ):
+        asked = vote.VoteRequest(cluster, -1, [vote.TopicDataRequest(METADATA_TOPIC, [candidate])])
+        voted = await client.ask(controller, asked, vote.VoteResponse)
+        _expect_refused(controller, f"Vote {name}", voted, ErrorCode.INVALID_REQUEST)
+    begun = begin_quorum_epoch.PartitionDataRequest(leader_id=-1, leader_epoch=epoch)
+    begin = begin_quorum_epoch.BeginQuorumEpochRequest(
+        cluster, -1, [begin_quorum_epoch.TopicDataRequest(METADATA_TOPIC, [begun])]
+    )
+    answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
+    _expect_refused(controller, "BeginQuorumEpoch without a leader", answer, ErrorCode.INVALID_REQUEST)
+    ended = end_quorum_epoch.PartitionDataRequest(leader_id=-1, leader_epoch=epoch)
+    end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(METADATA_TOPIC, [ended])])
+    response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
+    _expect_refused(controller, "EndQuorumEpoch without a leader", response, ErrorCode.INVALID_REQUEST)
+
+
+async def _strange_fetches(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:
+    """Only the metadata log is read from a controller, from an offset that may be, in the current epoch."""
+    for name, of, topic_id, number, at, offset, error in (
+        ("of another cluster", STRANGE_CLUSTER, METADATA_TOPIC_ID, 0, epoch, 0, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ("of another log", cluster, UNKNOWN_ID, 0, epoch, 0, ErrorCode.INVALID_REQUEST),
+        ("of another partition", cluster, METADATA_TOPIC_ID, 1, epoch, 0, ErrorCode.INVALID_REQUEST),
+        ("from no offset", cluster, METADATA_TOPIC_ID, 0, epoch, -1, ErrorCode.INVALID_REQUEST),
+        ("in an epoch that is over", cluster, METADATA_TOPIC_ID, 0, epoch - 1, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        ("in an epoch to come", cluster, METADATA_TOPIC_ID, 0, epoch + 1, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        part = fetch.FetchPartition(number, at, offset, last_fetched_epoch=0, partition_max_bytes=1)
+        topics = [fetch.FetchTopic(topic_id=topic_id, partitions=[part])]
+        request = fetch.FetchRequest(cluster_id=of, max_wait_ms=0, topics=topics)
+        read = await client.ask(controller, request, fetch.FetchResponse, since=TOPIC_IDS_SINCE)
+        codes = {read.error_code, *(one.error_code for topic in read.responses for one in topic.partitions)} - {0}
+        expect(controller, f"the errors of a Fetch {name}", codes, {int(error)})
+
+
+async def _strange_snapshots(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:
+    """Only a snapshot of the metadata log that there is can be read, from the leader, in the current epoch."""
+    nowhere, nothing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,), (ErrorCode.SNAPSHOT_NOT_FOUND, *NOT_HERE)
+    for name, of, topic, number, at, errors in (
+        ("of another cluster", STRANGE_CLUSTER, METADATA_TOPIC, 0, epoch, (ErrorCode.INCONSISTENT_CLUSTER_ID,)),
+        ("of another log", cluster, "no-such-log", 0, epoch, nowhere),
+        ("of another partition", cluster, METADATA_TOPIC, 1, epoch, nowhere),
+        ("that is none", cluster, METADATA_TOPIC, 0, epoch, nothing),
+        ("in an epoch that is over", cluster, METADATA_TOPIC, 0, epoch - 1, (ErrorCode.FENCED_LEADER_EPOCH,)),
+        ("in an epoch to come", cluster, METADATA_TOPIC, 0, epoch + 1, (ErrorCode.UNKNOWN_LEADER_EPOCH,)),
+    ):
+        snapshot = fetch_snapshot.SnapshotId(NO_SNAPSHOT, epoch)
+        part = fetch_snapshot.PartitionSnapshotRequest(number, at, snapshot, 0)
+        request = fetch_snapshot.FetchSnapshotRequest(
+            cluster_id=of, replica_id=-1, max_bytes=1, topics=[fetch_snapshot.TopicSnapshotRequest(topic, [part])]
+        )
+        read = await client.ask(controller, request, fetch_snapshot.FetchSnapshotResponse)
+        codes = {read.error_code, *(one.error_code for found in read.topics for one in found.partitions)} - {0}
+        expect(controller, f"the errors of a FetchSnapshot {name}", codes, *({int(error)} for error in errors))
 
 
 Refusing = vote.VoteResponse | begin_quorum_epoch.BeginQuorumEpochResponse | end_quorum_epoch.EndQuorumEpochResponse

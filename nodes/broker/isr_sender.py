@@ -58,6 +58,11 @@ class IsrSender:
         """Whether the change of a topic-partition's leader is in flight, or will be sent."""
         return hosted in self._replicas.isr_wanted or (hosted.topic_id, hosted.partition) in self._under_way
 
+    @property
+    def in_flight(self) -> int:
+        """How many changes the request in flight holds."""
+        return len(self._under_way)
+
     def tick(self, now: int) -> None:
         """Send the pending changes, unless a request is in flight or the pause after a failure lasts."""
         wanted = self._replicas.isr_wanted

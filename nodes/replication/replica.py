@@ -298,6 +298,10 @@ class TopicPartitionReplica(ServingReplica):
         """The log end of each follower, as its last fetch in this leader epoch says; -1 before its first fetch."""
         return {broker: one.end_offset for broker, one in self._remotes.items()} if self.is_leader else {}
 
+    def follower_starts(self) -> dict[int, int]:
+        """The log start of each follower, likewise."""
+        return {broker: one.log_start_offset for broker, one in self._remotes.items()} if self.is_leader else {}
+
     def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
         """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
         return [

@@ -295,6 +295,9 @@ def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collec
         passed_over = [one for one in before.isr if one in active and one in now.replicas and one != before.leader]
         if passed_over:
             yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {passed_over} were in sync")
+        first = _first_that_may_lack(before, now, active)
+        if first not in (None, now.leader):
+            yield Breach("EL-04", f"{now.leader} is elected and may lack records, although {first} comes before it")
         return
     stays = before.leader in active and before.leader in now.isr
     if stays and now.replicas[:1] != (now.leader,):
@@ -302,6 +305,16 @@ def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collec
     first = next((one for one in now.replicas if one in now.isr and one in active), now.leader)
     if not stays and now.leader != first:
         yield Breach("EL-04", f"{now.leader} is elected, although {first} comes before it in {list(now.replicas)}")
+
+
+def _first_that_may_lack(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> int | None:
+    """Return who leads if nobody has everything, and had when the batch began; None if that is not known.
+
+    The first of the last known members, then the replicas in assignment order.
+    """
+    if before.leader != NO_LEADER or before.isr or before.elr or before.adding:
+        return None
+    return next((one for one in (*before.last_known_elr[:1], *now.replicas) if one in active), None)
 
 
 def nobody_left(before: TopicPartitionState, now: TopicPartitionState, ended: Collection[int]) -> Iterator[Breach]:

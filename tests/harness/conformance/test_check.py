@@ -42,6 +42,7 @@ from squall.nodes.metadata.topic import Topic
 from squall.nodes.node import announced_features, base
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
@@ -58,6 +59,7 @@ from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRespons
 from squall.nodes.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
 from squall.nodes.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch
+from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -78,7 +80,12 @@ from squall.nodes.protocol.messages.vote import VoteResponse
 from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.topic_partition import TopicPartition
+from squall.nodes.protocol.topic_partition import METADATA_TOPIC, TopicPartition
+from squall.nodes.raft import snapshot_fetch
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.elections import Elections
+from squall.nodes.raft.messages import VoteRequest
+from squall.nodes.raft.snapshot_messages import SnapshotRequest
 from squall.nodes.raft.voter_changes import VoterChanges
 from squall.nodes.storage import log
 from squall.nodes.storage.config import LogConfig
@@ -421,10 +428,48 @@ def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
     assert sorted(conformance(seed, brokers=brokers)) == sorted(part.__name__ for part in PARTS)
 
 
-@pytest.mark.parametrize("seed", [1, 4, 8, 9])
+@pytest.mark.parametrize("seed", [1, 4, 7, 9])
 def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed: int) -> None:
-    """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 5, 6 and 10."""
+    """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 5 and 8."""
     conformance(seed, config={"connections.max.idle.ms": "10"})
+
+
+def test_a_controller_that_believes_a_candidate_whatever_its_log_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Elections, "_vote_error", _error_of_the_epoch)
+    with pytest.raises(NotConforming, match=r"the errors of a strange Vote (without a log|of that epoch)"):
+        conformance(1, parts=(quorum.strangers,))
+
+
+def _error_of_the_epoch(elections: Elections, asked: VoteRequest) -> ErrorCode:
+    """A controller that looks at nothing else."""
+    if not asked.valid_partition:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.FENCED_LEADER_EPOCH if asked.epoch < elections._quorum.epoch else ErrorCode.NONE
+
+
+def test_a_controller_that_is_read_in_an_epoch_that_is_over_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch_error = Core.epoch_error
+    monkeypatch.setattr(Core, "epoch_error", lambda self, epoch: epoch_error(self, max(epoch, self.quorum.epoch)))
+    with pytest.raises(NotConforming, match="the errors of a Fetch in an epoch that is over"):
+        conformance(1, parts=(quorum.strangers,))
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_controller_that_reads_snapshots_of_another_log_is_seen(
+    monkeypatch: pytest.MonkeyPatch, partition: int
+) -> None:
+    """By name, and by the number of the partition."""
+    right = snapshot_fetch.read_fetch_snapshot
+
+    def believes(body: FetchSnapshotRequest) -> SnapshotRequest:
+        part = body.topics[0].partitions[0]
+        if part.partition == partition:
+            part.partition, body.topics[0].name = 0, METADATA_TOPIC
+        return right(body)
+
+    monkeypatch.setattr(snapshot_fetch, "read_fetch_snapshot", believes)
+    with pytest.raises(NotConforming, match=f"FetchSnapshot of another {('log', 'partition')[partition]}"):
+        conformance(1, parts=(quorum.strangers,))
 
 
 @pytest.mark.parametrize("lacks", ["an id", "a listener"])

@@ -123,7 +123,31 @@ def min_isr(value: int, topic: str = "events") -> tuple[str, RecordFacts]:
     return sets("min.insync.replicas", str(value), topic)
 
 
+def nobody_has_everything(*last_known: int) -> History:
+    """All replicas have restarted uncleanly, and are fenced."""
+    history = History(eligible=True).batch(min_isr(3))
+    history.batch(fenced(2), fenced(3), change(isr=(1,), eligible=(2, 3)))
+    history.batch(fenced(1), change(leader=-1, isr=(), eligible=(1, 2, 3)))
+    again = [
+        ("broker", RecordFacts(broker=one, number=len(history.records) + one - 1, fenced=True)) for one in (1, 2, 3)
+    ]
+    return history.batch(*again, change(eligible=(), last_known=last_known or None))
+
+
+def risks(leader: int, **facts: Members) -> MetadataRecord:
+    return change(leader=leader, isr=(leader,), recovery=RECOVERING, **facts)
+
+
 LEGAL: dict[str, History] = {
+    "the last known leader is elected where nobody has everything": nobody_has_everything(2, 1, 3)
+    .batch(unfenced(1))
+    .batch(unfenced(2), risks(2, last_known=())),
+    "another one is elected while the last known leader is down": nobody_has_everything(2, 1, 3).batch(
+        unfenced(1), risks(1, last_known=())
+    ),
+    "without a last known leader the first active replica is elected": nobody_has_everything().batch(
+        unfenced(2), risks(2)
+    ),
     "an ISR shrinks and grows": History().changes(change(isr=(1, 2)), change(isr=(1, 2, 3))),
     "a fenced leader is followed by the next in sync": History().batch(fenced(1), change(leader=2, isr=(2, 3))),
     "a broker that stops hands over": History().batch(stops(1), change(leader=2, isr=(2, 3))),
@@ -220,6 +244,14 @@ LEGAL: dict[str, History] = {
 }
 
 BREACHES: dict[str, tuple[str, History]] = {
+    "the last known leader is passed over": (
+        "EL-04",
+        nobody_has_everything(2, 1, 3).batch(unfenced(1)).batch(unfenced(2), risks(1, last_known=())),
+    ),
+    "records are risked by another than the first active replica": (
+        "EL-04",
+        nobody_has_everything().batch(unfenced(1)).batch(unfenced(3), risks(3)),
+    ),
     "a member that is no replica": ("IS-02", History().changes(change(isr=(1, 2, 4)))),
     "a member twice": ("IS-02", History().changes(change(isr=(1, 1)))),
     "a leader elected from outside, and said to have everything": (

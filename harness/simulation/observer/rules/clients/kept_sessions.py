@@ -12,7 +12,8 @@ lost by that but time, of every fetch, so nobody notices. Asserted when a broker
 A fetch that waits while its session ends is answered first: in the turn in which it came, if another fetch needs the
 room (`worlds` seed 234).
 
-Legal: a fetch that asked for a session while there was no room for it, and waited until there was.
+Legal: a fetch that asked for a session while there was no room for it, and waited until there was; one of the metadata
+log, at a listener of controllers.
 
 Source: DP-04; `FetchSession.scala` of Kafka.
 """
@@ -43,7 +44,10 @@ class KeptSessions(Rule):
         if request.api_key != ApiKey.FETCH or request.answer is None or node.broker is None:
             return
         asked, told = request.body, request.answer.response
-        if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse) or node_of_quorum(node) is None:
+        with_quorum = node_of_quorum(node)
+        if not isinstance(asked, FetchRequest) or not isinstance(told, FetchResponse) or with_quorum is None:
+            return
+        if request.listener in with_quorum.config.controller_listener_names:
             return
         if told.error_code:
             why = _wrong_refusal(node.broker, request, asked, ErrorCode(told.error_code))

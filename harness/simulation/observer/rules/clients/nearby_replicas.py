@@ -83,5 +83,6 @@ def _in_rack(node: BaseNode, replica: TopicPartitionReplica, rack: str, offset: 
     config, brokers = node.broker.config, node.broker.image.brokers
     if not rack or not config.rack_aware_reads or rack == config.rack or not replica.is_leader:
         return set()
-    ends = replica.in_sync_followers_with(offset) if offset is not None else [(one, 0) for one in replica.isr]
-    return {one for one, _ in ends if one in brokers and brokers[one].active and brokers[one].rack == rack}
+    starts, ends = replica.follower_starts(), replica.follower_ends()
+    having = [one for one in replica.isr if offset is None or starts.get(one, -1) <= offset <= ends.get(one, -1)]
+    return {one for one in having if one in brokers and brokers[one].active and brokers[one].rack == rack}

@@ -10,7 +10,8 @@ this member lacks are acknowledged. So a change of the ISR ends only by
 
 Every other error leaves it open whether an earlier attempt was accepted, whose answer was lost. Asserted when a
 leader's replica is examined: of a change that is over, or was followed by another one, the epochs have moved, or a
-controller has given such an answer. Legal: a broker that died; a replica that leads no more. Clusters without a quorum
+controller has given such an answer. And a leader leaves it to metadata how its change ends only after an answer that is
+not final, or that is of another leader epoch: one that says what the ISR is by now it takes. Legal: a broker that died; a replica that leads no more. Clusters without a quorum
 are not judged.
 
 And a change gets to the controllers: in every turn after that of the proposal, the broker's sender has it in flight or
@@ -55,6 +56,8 @@ class PendingChanges(Rule):
         self._open: dict[Place, Epochs] = {}
         self._ended: set[tuple[Place, Epochs]] = set()
         """The proposals that a controller has answered for good."""
+        self._doubtful: set[tuple[Place, Epochs]] = set()
+        """The proposals that a controller has answered otherwise, or for another leader epoch."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         place = fields["broker"], bytes(fields["topic_id"]), fields["partition"]
@@ -75,17 +78,23 @@ class PendingChanges(Rule):
         asked, told = request.body, request.answer.response
         if not isinstance(asked, AlterPartitionRequest) or not isinstance(told, AlterPartitionResponse):
             return
-        final = {
-            (bytes(topic.topic_id), one.partition_index)
-            for topic in told.topics
-            for one in topic.partitions
-            if one.error_code in FINAL
+        answers = {
+            (bytes(topic.topic_id), one.partition_index): one for topic in told.topics for one in topic.partitions
         }
         for topic in asked.topics:
             for one in topic.partitions:
-                if (bytes(topic.topic_id), one.partition_index) in final:
-                    place = asked.broker_id, bytes(topic.topic_id), one.partition_index
-                    self._ended.add((place, (one.leader_epoch, one.partition_epoch)))
+                answer = answers.get((bytes(topic.topic_id), one.partition_index))
+                change = (
+                    (asked.broker_id, bytes(topic.topic_id), one.partition_index),
+                    (
+                        one.leader_epoch,
+                        one.partition_epoch,
+                    ),
+                )
+                if answer is not None and answer.error_code in FINAL:
+                    self._ended.add(change)
+                if answer is None or answer.error_code or answer.leader_epoch != one.leader_epoch:
+                    self._doubtful.add(change)
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         broker = node.broker
@@ -119,8 +128,18 @@ class PendingChanges(Rule):
                 self._check_ended(turn.process.name, replica, place, change)
         if replica.is_changing_isr:
             self._open[place] = changes[-1]
+            self._check_left_open(turn.process.name, replica, (place, changes[-1]))
         elif changes[-1] == epochs:
             self._check_ended(turn.process.name, replica, place, epochs)
+
+    def _check_left_open(self, name: str, replica: TopicPartitionReplica, change: tuple[Place, Epochs]) -> None:
+        if replica.proposal is not None or change in self._doubtful:
+            return
+        raise InvariantBroken(
+            "IS-04",
+            f"{replica.topic}-{replica.partition}: leader {name} of epoch {replica.leader_epoch} leaves it to metadata "
+            "how its change of the ISR ends, and no controller has answered so",
+        )
 
     def _check_ended(self, name: str, replica: TopicPartitionReplica, place: Place, change: Epochs) -> None:
         if (place, change) in self._ended:

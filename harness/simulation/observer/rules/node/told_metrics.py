@@ -12,6 +12,8 @@ when all topic-partitions are whole and nobody asks:
 * brokers, topics and topic-partitions as the controllers count them; one of these is active;
 * metadata records that it has appended, as the leader and as a follower; snapshots that it has loaded; leaders of the
   quorum that it has known after its turns;
+* changes of ISRs: each that it has sent ended well, failed, or is under way, and no more ended well than controllers
+  accepted;
 * elections of eligible leaders and unclean ones that it has decided, by the records of its epochs;
 * how it stands (`expected_gauges.py`): its part in the quorum, the ISRs of what it leads, its logs and its newest
   snapshot by the files on its disk, the requests that wait at it.
@@ -57,9 +59,11 @@ from squall.nodes.node.metrics.samples import Labels
 from squall.nodes.node.node import Node
 from squall.nodes.node.timings import api_name
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
 from squall.nodes.protocol.messages.produce import ProduceResponse
 from squall.nodes.protocol.requests.session import ServerRequest
+from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.roles import Leader
 from squall.nodes.replication.replica import TopicPartitionReplica
 
@@ -103,6 +107,8 @@ class _Done:
     replicated: int = 0
     sent: int = 0
     """Bytes that its replicas have appended as followers, and that leaders have sent them."""
+    accepted: int = 0
+    """Changes of ISRs that controllers have accepted from it, whether or not it has heard so."""
     written: Counter[int] = field(default_factory=Counter)
     """Metadata records that it has appended as the leader of the quorum, by epoch."""
     fetched: int = 0
@@ -199,10 +205,17 @@ class ToldMetrics(Rule):
         done.answered[api_name(request.api_key)] += 1
         if isinstance(answer.response, ProduceResponse):
             _count_produced(done, answer.response)
+        elif isinstance(answer.response, AlterPartitionResponse):
+            self._count_accepted(request.body, answer.response)
         elif isinstance(answer.response, FetchResponse) and not is_of_quorum(request.body):
             follower, sent = _count_fetched(done, request, answer.response)
             if follower in self.cluster.names:
                 self._of(self.cluster.processes[self.cluster.names[follower]]).sent += sent
+
+    def _count_accepted(self, asked: Message, told: AlterPartitionResponse) -> None:
+        if isinstance(asked, AlterPartitionRequest) and asked.broker_id in self.cluster.names:
+            done = self._of(self.cluster.processes[self.cluster.names[asked.broker_id]])
+            done.accepted += sum(not one.error_code for topic in told.topics for one in topic.partitions)
 
     def at_end(self) -> None:
         newest = self.cluster.images.newest_image
@@ -238,6 +251,7 @@ class ToldMetrics(Rule):
         yield from of_snapshots(told, node, process.disk)
         if node.broker is not None:
             yield from _of_broker(told, node, node.broker)
+            yield from _of_isr_changes(told, node.broker, done)
             yield from of_logs(told, node.broker, process.disk)
 
     def _of_elections(self, told: Told, done: _Done) -> Iterator[Finding]:
@@ -262,6 +276,13 @@ def _of_broker(told: Told, node: Node, broker: Broker) -> Iterator[Finding]:
     yield from of_parked(told, broker)
     if leads_by_its_image(broker, node.config.node_id):
         yield from of_leaders(told, broker, node.config.node_id, node.config.min_insync_replicas)
+
+
+def _of_isr_changes(told: Told, broker: Broker, done: _Done) -> Iterator[Finding]:
+    ended_well = told[names.ISR_EXPANDS, ()] + told[names.ISR_SHRINKS, ()]
+    yield "committed changes of ISRs", ended_well, 0, done.accepted
+    ended = broker.isr_sender.sent_count - broker.isr_sender.in_flight
+    yield "changes of ISRs that have ended", ended_well + told[names.FAILED_ISR_UPDATES, ()], ended, ended
 
 
 def _commits(node: Node) -> bool:

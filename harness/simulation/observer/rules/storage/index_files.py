@@ -13,7 +13,8 @@ A power loss may take these files, since they are never synced, and a disk may d
 writes those anew that do not fit their segment (`worlds` 38).
 
 Source: Kafka's OffsetIndex and TimeIndex. Legal: a disk whose calls fail, or that has pretended to sync, is not judged.
-The last entry may be missing on a host that has had index files damaged.
+The last entry may be missing on a host that has had index files damaged, and of a segment that was there at a power
+loss: what is left of the file after that is as correct as the whole.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from squall.nodes.storage.checkpoints import join
 from squall.nodes.storage.segment import index_name, log_name, time_index_name
 from squall.nodes.storage.time_index import NO_TIMESTAMP
 
+TIME_INDEX = ".timeindex"
+
 
 class IndexFiles(Rule):
     """See the module."""
@@ -50,6 +53,8 @@ class IndexFiles(Rule):
         """The directories of logs that were opened in a turn that is not over yet."""
         self._opened: dict[str, set[str]] = {}
         """By host, the directories of logs that its process has opened."""
+        self._cut: dict[str, set[str]] = {}
+        """By host, the time indexes that were there when it lost power."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         self._opening.append(fields["log"])
@@ -59,26 +64,34 @@ class IndexFiles(Rule):
             self._opened.setdefault(process.name, set()).update(self._opening)
             self._opening.clear()
 
+    def power_lost(self, name: str) -> None:
+        disk = self.cluster.processes[name].disk
+        with disk.at_no_cost():
+            paths = [path for path in disk.paths() if path.endswith(TIME_INDEX)]
+        self._cut.setdefault(name, set()).update(paths)
+
     def died(self, process: SimProcess) -> None:
         self._opening.clear()
         opened, disk = self._opened.pop(process.name, set()), process.disk
         if process.how_it_ended != "stopped" or disk.errors or not disk.keeps_promises:
             return
         with disk.at_no_cost():
-            wrong = next((wrong for directory in sorted(opened) for wrong in _mistakes(disk, directory)), None)
+            cut = self._cut.get(process.name, set())
+            wrong = next((wrong for directory in sorted(opened) for wrong in _mistakes(disk, directory, cut)), None)
         if wrong is not None:
             raise InvariantBroken("INDEX", f"{process.name} has stopped, and {wrong}")
 
 
-def _mistakes(disk: SimDisk, directory: str) -> Iterator[str]:
+def _mistakes(disk: SimDisk, directory: str, cut: set[str]) -> Iterator[str]:
     for name in disk.list(directory):
         if name.endswith(LOG):
             base = int(name.removesuffix(LOG))
             batches = dict(_batches(disk.content(join(directory, log_name(base))) or b""))
             yield from _misplaced(disk.content(join(directory, index_name(base))), directory, base, batches)
-            times = disk.content(join(directory, time_index_name(base)))
+            path = join(directory, time_index_name(base))
+            times = disk.content(path)
             yield from _misdated(times, directory, base, batches)
-            if not disk.damaged_files:
+            if not disk.damaged_files and path not in cut:
                 yield from _unfinished(times, directory, base, batches)
 
 

@@ -52,17 +52,21 @@ def fetches(
     replica: int = -1,
     version: int = WITH_TOPIC_IDS,
     names: int = 1,
+    listener: str = "PLAINTEXT",
 ) -> None:
-    """A broker answers a fetch of a session and epoch with `session`, or an error."""
+    """A node answers a fetch of a session and epoch with `session`, or an error. Its controller listens at CONTROLLER."""
     config = SimpleNamespace(fetch_session_slots=slots, fetch_session_topic_partitions=10)
     fetching = SimpleNamespace(sessions=sessions or Sessions())
-    node: Any = SimpleNamespace(broker=SimpleNamespace(fetching=fetching, config=config))
+    node: Any = SimpleNamespace(
+        broker=SimpleNamespace(fetching=fetching, config=config),
+        config=SimpleNamespace(controller_listener_names=("CONTROLLER",)),
+    )
     process: Any = SimpleNamespace(name="b1", now=NOW)
     topics = [FetchTopic(partitions=[FetchPartition(number) for number in range(names)])]
     body = FetchRequest(
         replica_state=ReplicaState(replica, 1), session_id=asked[0], session_epoch=asked[1], topics=topics
     )
-    request = ServerRequest(int(ApiKey.FETCH), version, body, "client", "PLAINTEXT", 1, NOW - waited)
+    request = ServerRequest(int(ApiKey.FETCH), version, body, "client", listener, 1, NOW - waited)
     request.answer = Answer(response=FetchResponse(error_code=error, session_id=session))
     KeptSessions(None).answered(process, node, request)  # type: ignore[arg-type]
 
@@ -130,3 +134,10 @@ def test_a_session_names_topics_either_by_id_or_by_name() -> None:
     with breaks("with FETCH_SESSION_TOPIC_ID_ERROR"):
         fetches((7, 3), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     fetches((7, 3), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, version=WITHOUT_TOPIC_IDS)
+
+
+def test_a_controller_keeps_no_sessions_and_refuses_fetches_for_other_reasons() -> None:
+    error = int(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    fetches((0, -1), error=error, listener="CONTROLLER")
+    with pytest.raises(InvariantBroken, match=r"^DP-04"):
+        fetches((0, -1), error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 
 TOPIC_ID = bytes(range(16))
 ENDS = {2: 8, 3: 5, 4: 8}
+START = 2
 """By follower in the ISR, up to where the leader knows its log."""
 
 
@@ -49,7 +51,8 @@ def answers(
         partition=0,
         is_leader=leads,
         isr=(1, *ENDS),
-        in_sync_followers_with=lambda at: [(one, end) for one, end in ENDS.items() if at <= end],
+        follower_starts=lambda: dict.fromkeys(ENDS, START),
+        follower_ends=lambda: ENDS,
     )
     config = SimpleNamespace(rack="east", rack_aware_reads=selects)
     replicas = SimpleNamespace(by_id=lambda *_: SimpleNamespace(replica=hosted))
@@ -92,11 +95,11 @@ def test_a_consumer_that_is_sent_to_a_replica_without_the_offset_breaks_near() -
         answers(3, offset=6)
 
 
-def test_a_consumer_that_is_not_sent_to_its_rack_breaks_near() -> None:
-    with pytest.raises(
-        InvariantBroken, match=r"^NEAR: .* to nobody, although \[2\] of its rack, 'west', have offset 6"
-    ):
-        answers(NOBODY)
+@pytest.mark.parametrize(("offset", "having"), [(START, [2, 3]), (6, [2]), (8, [2])])
+def test_a_consumer_that_is_not_sent_to_its_rack_breaks_near(offset: int, having: list[int]) -> None:
+    told = re.escape(f"to nobody, although {having} of its rack, 'west', have offset {offset}")
+    with pytest.raises(InvariantBroken, match=f"^NEAR: .* {told}"):
+        answers(NOBODY, offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,7 @@ def test_a_consumer_that_is_not_sent_to_its_rack_breaks_near() -> None:
         {"rack": ""},
         {"rack": "north"},
         {"offset": 9},
+        {"offset": START - 1},
         {"offset": None},
         {"leads": False},
         {"selects": False},

@@ -24,7 +24,7 @@ class Leader:
         self.rule = PendingChanges(SimpleNamespace(names={1: "b1"}))  # type: ignore[arg-type]
         self.replica = SimpleNamespace(
             broker=1, topic="t", topic_id=TOPIC_ID, partition=0, leader_epoch=4, partition_epoch=8, is_leader=True,
-            is_changing_isr=False,
+            is_changing_isr=False, proposal=None,
         )  # fmt: skip
         self.process: Any = SimpleNamespace(name="b1", node=SimpleNamespace())
 
@@ -38,15 +38,16 @@ class Leader:
             self.traces("isr_proposed")
         self.is_examined(changing=True)
 
-    def is_examined(self, *, changing: bool = False) -> None:
+    def is_examined(self, *, changing: bool = False, awaits_metadata: bool = False) -> None:
         self.replica.is_changing_isr = changing
+        self.replica.proposal = SimpleNamespace() if changing and not awaits_metadata else None
         self.rule.replica_examined(SimpleNamespace(process=self.process, replica=self.replica), 0)  # type: ignore[arg-type]
 
-    def is_answered(self, error: int, *, partition_epoch: int = 8) -> None:
+    def is_answered(self, error: int, *, partition_epoch: int = 8, leader_epoch: int = 4) -> None:
         """A controller answers a proposal, whether or not that ever arrives."""
         proposal = alter_partition.PartitionDataRequest(0, leader_epoch=4, partition_epoch=partition_epoch)
         asked = AlterPartitionRequest(1, 7, [alter_partition.TopicDataRequest(TOPIC_ID, [proposal])])
-        part = alter_partition.PartitionDataResponse(0, error)
+        part = alter_partition.PartitionDataResponse(0, error, leader_epoch=leader_epoch)
         told = AlterPartitionResponse(topics=[alter_partition.TopicDataResponse(TOPIC_ID, [part])])
         request = ServerRequest(int(ApiKey.ALTER_PARTITION), 3, asked, "node-1", "CONTROLLER", 5, 0)
         request.answer = Answer(response=told)
@@ -119,6 +120,24 @@ def test_neither_has_the_next_process() -> None:
     leader.traces("isr_proposed")
     leader.rule.died(leader.process)
     leader.is_examined()
+
+
+@pytest.mark.parametrize("answers", [[], [ErrorCode.NONE]], ids=["unanswered", "accepted"])
+def test_a_change_that_is_left_to_metadata_for_nothing_breaks_is_04(answers: list[int]) -> None:
+    leader = Leader()
+    leader.proposes()
+    for error in answers:
+        leader.is_answered(error)
+    with pytest.raises(InvariantBroken, match=r"^IS-04: t-0: leader b1 of epoch 4 leaves it to metadata"):
+        leader.is_examined(changing=True, awaits_metadata=True)
+
+
+@pytest.mark.parametrize(("error", "epoch"), [(ErrorCode.NONE, 5), (ErrorCode.INVALID_UPDATE_VERSION, 0)])
+def test_metadata_decide_after_an_answer_that_does_not(error: ErrorCode, epoch: int) -> None:
+    leader = Leader()
+    leader.proposes()
+    leader.is_answered(error, leader_epoch=epoch)
+    leader.is_examined(changing=True, awaits_metadata=True)
 
 
 def test_another_topic_of_that_name_is_another_matter() -> None:

@@ -203,6 +203,22 @@ def test_followers_fetch_what_they_append_and_no_more_than_they_are_sent() -> No
     watched.ends()
 
 
+def test_each_change_of_an_isr_ends_well_or_fails() -> None:
+    """One that is accepted may fail nevertheless: the answer was lost."""
+    watched = Watched()
+    sender, done = watched.broker.isr_sender, watched.rule._of(watched.process)
+    sender.sent_count, sender.shrinks, done.accepted = 2, 1, 2
+    watched.says_otherwise("changes of ISRs that have ended: n1 says 1, and it is 2")
+    sender.failures = 1
+    watched.ends()
+    sender._under_way = {(bytes(16), 0): None}  # type: ignore[dict-item]
+    watched.says_otherwise("changes of ISRs that have ended: n1 says 2, and it is 1")
+    sender.failures, sender.expands, sender._under_way = 0, 1, {}
+    watched.ends()
+    done.accepted = 1
+    watched.says_otherwise("committed changes of ISRs: n1 says 2, and it is 0 to 1")
+
+
 def test_a_controller_counts_what_it_has_decided() -> None:
     watched = Watched()
     watched.node.controller_times.count -= 1

@@ -24,6 +24,7 @@ TIMES = (5, 9, 7, 12, 20)
 """One batch each, of two records; the third is older than the one before."""
 SIZE = len(build_batch([Record(timestamp=5, value=b"v")] * 2))
 INDEX, TIME_INDEX = "t-0/00000000000000000000.index", "t-0/00000000000000000000.timeindex"
+SECOND_TIME_INDEX = "t-0/00000000000000000008.timeindex"
 
 
 class Host:
@@ -47,8 +48,12 @@ class Host:
         file.append(content)
         file.close()
 
-    def stops(self, *, opened: bool = True) -> None:
-        rule, node = IndexFiles(ObservedCluster()), cast("BaseNode", None)
+    def stops(self, *, opened: bool = True, lost_power: bool = False) -> None:
+        cluster = ObservedCluster()
+        cluster.processes = {"b1": self.process}
+        rule, node = IndexFiles(cluster), cast("BaseNode", None)
+        if lost_power:
+            rule.power_lost("b1")
         if opened:
             rule.traced("log_opened", {"log": "t-0", "start": 0, "end": 10, "clean": True})
         rule.turned(self.process, node)
@@ -127,6 +132,16 @@ def test_one_of_a_host_with_damaged_index_files_may_lack_it() -> None:
     host.change(TIME_INDEX, lambda content: content.__delitem__(slice(-12, None)))
     host.disk.damaged_files = 1
     host.stops()
+
+
+def test_one_that_a_power_loss_has_cut_may_lack_it() -> None:
+    """Nobody syncs it, and a prefix is as correct as the whole."""
+    host = Host()
+    host.change(TIME_INDEX, lambda content: content.clear())
+    host.stops(lost_power=True)
+    host.change(SECOND_TIME_INDEX, put(">qI", 0, 21, 1))
+    with pytest.raises(InvariantBroken, match=rf"^INDEX: b1 has stopped, and {SECOND_TIME_INDEX} has time 21"):
+        host.stops(lost_power=True)
 
 
 def test_an_entry_that_is_cut_off_is_none() -> None:
