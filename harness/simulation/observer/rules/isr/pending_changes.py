@@ -11,8 +11,9 @@ this member lacks are acknowledged. So a change of the ISR ends only by
 Every other error leaves it open whether an earlier attempt was accepted, whose answer was lost. Asserted when a
 leader's replica is examined: of a change that is over, or was followed by another one, the epochs have moved, or a
 controller has given such an answer. And a leader leaves it to metadata how its change ends only after an answer that is
-not final, or that is of another leader epoch: one that says what the ISR is by now it takes. Legal: a broker that died; a replica that leads no more. Clusters without a quorum
-are not judged.
+not final, or that is of another leader epoch: one that says what the ISR is by now it takes.
+
+Legal: a broker that died; a replica that leads no more. Clusters without a quorum are not judged.
 
 And a change gets to the controllers: in every turn after that of the proposal, the broker's sender has it in flight or
 among those that it will send.

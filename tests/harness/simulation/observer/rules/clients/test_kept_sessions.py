@@ -54,7 +54,7 @@ def fetches(
     names: int = 1,
     listener: str = "PLAINTEXT",
 ) -> None:
-    """A node answers a fetch of a session and epoch with `session`, or an error. Its controller listens at CONTROLLER."""
+    """A node answers a fetch of a session and epoch with `session`, or an error. Controllers listen at CONTROLLER."""
     config = SimpleNamespace(fetch_session_slots=slots, fetch_session_topic_partitions=10)
     fetching = SimpleNamespace(sessions=sessions or Sessions())
     node: Any = SimpleNamespace(
