@@ -10,6 +10,7 @@ after a turn:
 * a connection stays paused for a reason: its channel is not half free, or its memory has no room, or the connection
   itself has too much. The reason may be over at the end of one turn, since the node looks at paused connections before
   it serves, but not of two;
+* a connection that has ended is not among those that the node will resume;
 * the host has paused what the node had paused after the turn before, and nothing else.
 
 Source: `queued.max.requests` and `queued.max.request.bytes` of Kafka, KIP-72; backpressure in `channels.py`.
@@ -49,6 +50,9 @@ class PausedConnections(Rule):
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         connections = node.connections
         paused = list(connections.paused())
+        ended = next((one.id for one in paused if connections.find(one.id) is not one), None)
+        if ended is not None:
+            raise InvariantBroken("PAUSED", f"{process.name} would resume connection {ended}, which has ended")
         _check_senders(process, node, {one.id for one in paused})
         before = self._seen.pop(process.name, None)
         if before is not None and before.incarnation == process.incarnation:

@@ -144,6 +144,16 @@ def test_the_host_need_not_have_a_connection_that_has_ended() -> None:
     watched.turns()
 
 
+def test_a_node_that_would_resume_a_connection_that_has_ended_breaks_paused() -> None:
+    watched = Watched()
+    pauses_without_a_reason(watched)
+    sender = watched.sender
+    watched.node.closed(watched.host.now, SENDER)
+    watched.node.data.remember_paused(sender)
+    with pytest.raises(InvariantBroken, match=r"^PAUSED: n1 would resume connection 7, which has ended$"):
+        watched.turns()
+
+
 def test_another_incarnation_begins_anew() -> None:
     watched = Watched()
     pauses_without_a_reason(watched)
