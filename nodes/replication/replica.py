@@ -302,6 +302,10 @@ class TopicPartitionReplica(ServingReplica):
         """The log start of each follower, likewise."""
         return {broker: one.log_start_offset for broker, one in self._remotes.items()} if self.is_leader else {}
 
+    def followers_caught_up(self) -> dict[int, int]:
+        """When each follower is known to have had everything, in microseconds; who has everything now may be later."""
+        return {broker: one.caught_up_at for broker, one in self._remotes.items()} if self.is_leader else {}
+
     def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
         """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
         return [

@@ -157,6 +157,9 @@ class HandMadeReplica:
     def follower_epochs(self) -> list[tuple[int, int]]:
         return list(self.fetched_by.items())
 
+    def followers_caught_up(self) -> dict[int, int]:
+        return {}
+
     def follower_ends(self) -> dict[int, int]:
         return self.known_ends
 

@@ -4,7 +4,8 @@ A member that leaves although it keeps up makes the ISR smaller than it could be
 loses records where settings allow that. It comes back soon, so nobody notices. A follower was caught up at a time if it
 had all that the leader had then. Its fetches prove it: one that names the leader's log end, or one whose offset is at
 or above what the leader's log end was at its fetch before. Asserted when a leader proposes an ISR without a member: the
-member was caught up for the last time more than `replica.lag.time.max.ms` ago.
+member was caught up for the last time more than `replica.lag.time.max.ms` ago. And when a leader's replica is examined:
+it knows of each follower that lacks something now that it was caught up then, or later.
 
 Only fetches count that the leader has answered without an error or a request to truncate, and as the fetch before only
 one of the same fetch session with the epoch before: the leader may have got others whose answers were never sent. The
@@ -120,6 +121,7 @@ class KeptMembers(Rule):
         elif proposed is not None and led.isr == replica.isr:
             self._check(turn, led, proposed)
         led.isr = replica.isr
+        self._check_known(turn, led)
         led.note_end(process.now, replica.end_offset)
 
     def _check(self, turn: ReplicaTurn, led: _Leadership, proposed: _Proposal) -> None:
@@ -136,6 +138,19 @@ class KeptMembers(Rule):
                     f"{self.cluster.names[member]} leaves the ISR {list(led.isr)}; it had all that the leader had "
                     f"{since / MICROSECONDS:.3f} s ago",
                 )
+
+    def _check_known(self, turn: ReplicaTurn, led: _Leadership) -> None:
+        """A leader looks at a follower that has everything now as at one that is caught up, whenever it last was."""
+        ends, known = turn.replica.follower_ends(), turn.replica.followers_caught_up()
+        for follower, at in led.caught_up.items():
+            if ends.get(follower, turn.replica.end_offset) == turn.replica.end_offset or known[follower] >= at - SLACK:
+                continue
+            raise InvariantBroken(
+                "IS-03",
+                f"{turn.watched.log.name}: leader {turn.process.name} of epoch {led.epoch} does not know that "
+                f"{self.cluster.names[follower]} had everything {(turn.process.now - at) / MICROSECONDS:.3f} s ago; it "
+                f"lacks {turn.replica.end_offset - ends[follower]} records now",
+            )
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key != ApiKey.FETCH or request.answer is None or node.broker is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,8 +37,9 @@ class Leader:
         self.rule = KeptMembers(SimpleNamespace(names={1: "b1", 2: "b2"}))  # type: ignore[arg-type]
         self.replica: Any = SimpleNamespace(
             broker=1, topic="t", topic_id=TOPIC_ID, partition=0, is_leader=True, leader_epoch=EPOCH, isr=(1, 2),
-            end_offset=0,
+            end_offset=0, follower_ends=lambda: {2: self.fetched_to}, followers_caught_up=lambda: {2: self.known},
         )  # fmt: skip
+        self.fetched_to, self.known = 0, MILLISECOND * 10_000
         hosted = SimpleNamespace(replica=self.replica)
         self.sessions: dict[int, Any] = {}
         broker = SimpleNamespace(
@@ -94,6 +96,19 @@ def test_a_member_that_has_just_had_everything_stays() -> None:
     leader.appends(300, 6)
     with breaks("0.900"):
         leader.proposes(1_100, 1)
+
+
+@pytest.mark.parametrize(("known", "fetched_to", "wrong"), [(150, 5, True), (200, 5, False), (150, 6, False)])
+def test_a_leader_knows_when_a_follower_had_everything_unless_it_has_it_now(
+    known: int, fetched_to: int, *, wrong: bool
+) -> None:
+    leader = Leader()
+    leader.appends(100, 5)
+    leader.is_fetched(200, 5, 3)
+    leader.known, leader.fetched_to = known * MILLISECOND, fetched_to
+    told = r"^IS-03: t-0: leader b1 .* does not know that b2 had everything 0.100 s ago; it lacks 1 records now$"
+    with pytest.raises(InvariantBroken, match=told) if wrong else nullcontext():
+        leader.appends(300, 6)
 
 
 def test_a_fetch_that_is_handled_after_the_proposal_could_not_be_known() -> None:
