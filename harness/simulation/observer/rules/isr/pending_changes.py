@@ -84,14 +84,9 @@ class PendingChanges(Rule):
         }
         for topic in asked.topics:
             for one in topic.partitions:
-                answer = answers.get((bytes(topic.topic_id), one.partition_index))
-                change = (
-                    (asked.broker_id, bytes(topic.topic_id), one.partition_index),
-                    (
-                        one.leader_epoch,
-                        one.partition_epoch,
-                    ),
-                )
+                place = asked.broker_id, bytes(topic.topic_id), one.partition_index
+                change = place, (one.leader_epoch, one.partition_epoch)
+                answer = answers.get(place[1:])
                 if answer is not None and answer.error_code in FINAL:
                     self._ended.add(change)
                 if answer is None or answer.error_code or answer.leader_epoch != one.leader_epoch:
