@@ -109,22 +109,36 @@ async def _strange_elections(client: ConformanceClient, controller: Address, clu
         _expect_refused(controller, "Vote", voted, error)
         granted = [part.vote_granted for one in voted.topics for part in one.partitions]
         expect(controller, "whether a vote is granted", any(granted), False)
-        begun = begin_quorum_epoch.PartitionDataRequest(leader_id=NOBODY, leader_epoch=old)
-        begin = begin_quorum_epoch.BeginQuorumEpochRequest(
-            cluster, -1, [begin_quorum_epoch.TopicDataRequest(name, [begun])]
-        )
-        answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
-        _expect_refused(controller, "BeginQuorumEpoch", answer, error)
-        ended = end_quorum_epoch.PartitionDataRequest(leader_id=NOBODY, leader_epoch=old)
-        end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(name, [ended])])
-        response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
-        _expect_refused(controller, "EndQuorumEpoch", response, error)
+        await _expect_news_refused(client, controller, (cluster, name), (NOBODY, old), error)
+
+
+async def _expect_news_refused(
+    client: ConformanceClient,
+    controller: Address,
+    log: tuple[str | None, str],
+    leader: tuple[int, int],
+    error: ErrorCode,
+    whose: str = "",
+) -> None:
+    """This `leader`, an id and an epoch, neither begins nor ends to lead this `log` of a cluster."""
+    cluster, topic = log
+    number, epoch = leader
+    begun = begin_quorum_epoch.PartitionDataRequest(leader_id=number, leader_epoch=epoch)
+    begin = begin_quorum_epoch.BeginQuorumEpochRequest(
+        cluster, -1, [begin_quorum_epoch.TopicDataRequest(topic, [begun])]
+    )
+    answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
+    _expect_refused(controller, f"BeginQuorumEpoch{whose}", answer, error)
+    ended = end_quorum_epoch.PartitionDataRequest(leader_id=number, leader_epoch=epoch)
+    end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(topic, [ended])])
+    response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
+    _expect_refused(controller, f"EndQuorumEpoch{whose}", response, error)
 
 
 async def _impossible_elections(
     client: ConformanceClient, controller: Address, cluster: str | None, epoch: int
 ) -> None:
-    """A leader has an id. A candidate has a log end, whose epoch is before the one that it stands for."""
+    """No node without an id leads. A candidate's log ends somewhere, in an epoch before the candidate's own."""
     for name, candidate in (
         ("without a log", vote.PartitionDataRequest(0, epoch, NOBODY, last_offset_epoch=0, last_offset=-1)),
         ("of that epoch", vote.PartitionDataRequest(0, epoch, NOBODY, last_offset_epoch=epoch, last_offset=0)),
@@ -132,16 +146,8 @@ async def _impossible_elections(
         asked = vote.VoteRequest(cluster, -1, [vote.TopicDataRequest(METADATA_TOPIC, [candidate])])
         voted = await client.ask(controller, asked, vote.VoteResponse)
         _expect_refused(controller, f"Vote {name}", voted, ErrorCode.INVALID_REQUEST)
-    begun = begin_quorum_epoch.PartitionDataRequest(leader_id=-1, leader_epoch=epoch)
-    begin = begin_quorum_epoch.BeginQuorumEpochRequest(
-        cluster, -1, [begin_quorum_epoch.TopicDataRequest(METADATA_TOPIC, [begun])]
-    )
-    answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
-    _expect_refused(controller, "BeginQuorumEpoch without a leader", answer, ErrorCode.INVALID_REQUEST)
-    ended = end_quorum_epoch.PartitionDataRequest(leader_id=-1, leader_epoch=epoch)
-    end = end_quorum_epoch.EndQuorumEpochRequest(cluster, [end_quorum_epoch.TopicDataRequest(METADATA_TOPIC, [ended])])
-    response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
-    _expect_refused(controller, "EndQuorumEpoch without a leader", response, ErrorCode.INVALID_REQUEST)
+    log, nobody = (cluster, METADATA_TOPIC), (-1, epoch)
+    await _expect_news_refused(client, controller, log, nobody, ErrorCode.INVALID_REQUEST, " without a leader")
 
 
 async def _strange_fetches(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:

@@ -308,9 +308,10 @@ def leader(before: TopicPartitionState, now: TopicPartitionState, active: Collec
 
 
 def _first_that_may_lack(before: TopicPartitionState, now: TopicPartitionState, active: Collection[int]) -> int | None:
-    """Return who leads if nobody has everything, and had when the batch began; None if that is not known.
+    """Return the replica that an election which may lose records must choose; None if that is not known.
 
-    The first of the last known members, then the replicas in assignment order.
+    It is known where ISR and ELR were empty before the batch: the first of the last known members if it is active, else
+    the first active replica in assignment order.
     """
     if before.leader != NO_LEADER or before.isr or before.elr or before.adding:
         return None

@@ -140,7 +140,7 @@ class KeptMembers(Rule):
                 )
 
     def _check_known(self, turn: ReplicaTurn, led: _Leadership) -> None:
-        """A leader looks at a follower that has everything now as at one that is caught up, whenever it last was."""
+        """Check when each follower was caught up, as the leader knows it. One that has everything now is so anyway."""
         ends, known = turn.replica.follower_ends(), turn.replica.followers_caught_up()
         for follower, at in led.caught_up.items():
             if ends.get(follower, turn.replica.end_offset) == turn.replica.end_offset or known[follower] >= at - SLACK:
