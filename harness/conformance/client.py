@@ -31,6 +31,8 @@ NOBODY = 4_711
 """A node id that no cluster of ours has."""
 UNKNOWN_ID = bytes(range(16))
 """The id of no topic and of no directory."""
+STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
+"""The id of a cluster that is not the one that is asked."""
 
 Address = tuple[str, int]
 Response = TypeVar("Response", bound=Message)

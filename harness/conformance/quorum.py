@@ -1,15 +1,15 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
 another log or a snapshot that is none, from a node that is no voter; a leader without an id, and a candidate whose log
-cannot be; a voter without an id or a listener, or that is one already; a voter that moves to no listener, or in another
-epoch, or that is none; and to unregister a broker that is none. Afterwards the same leader leads in the same epoch.
+cannot be; changes of the voters that cannot be (`voters`); and to unregister a broker that is none. Afterwards the same
+leader leads in the same epoch.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
+from squall.harness.conformance import voters
 from squall.harness.conformance.client import (
     NOBODY,
+    STRANGE_CLUSTER,
     UNKNOWN_ID,
     Address,
     ConformanceClient,
@@ -20,12 +20,10 @@ from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import (
     ApiKey,
-    add_raft_voter,
     begin_quorum_epoch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
-    update_raft_voter,
     vote,
 )
 from squall.nodes.protocol.messages.describe_quorum import (
@@ -36,25 +34,16 @@ from squall.nodes.protocol.messages.describe_quorum import (
     TopicDataRequest,
 )
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
 from squall.workloads.clients.native.admin import METADATA_TOPIC
 
-STRANGE_CLUSTER = "c3F1YWxsLXN0cmFuZ2Vycw"
-NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
-"""Of a controller that does not lead, and of a quorum whose voters are configured."""
-TIMEOUT_MS = 1000
 TOPIC_IDS_SINCE = 13
 """The version of Fetch that names a topic by its id."""
 NO_SNAPSHOT = 1 << 40
 """An offset at which no snapshot ends."""
 DIRECTORIES_SINCE = 2
 """The version of DescribeQuorum that names the directories of voters."""
-
-
-VoterChange = add_raft_voter.AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
-Changed = add_raft_voter.AddRaftVoterResponse | update_raft_voter.UpdateRaftVoterResponse
 
 
 async def described_quorum(client: ConformanceClient, address: Address, since: int = 0) -> PartitionDataResponse:
@@ -84,9 +73,11 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         await _impossible_elections(client, controller, metadata.cluster_id, before.leader_epoch)
         await _strange_fetches(client, controller, metadata.cluster_id, before.leader_epoch)
         await _strange_snapshots(client, controller, metadata.cluster_id, before.leader_epoch)
-        await _strange_voters(client, controller, metadata.cluster_id)
-        await _impossible_voters(client, controller, metadata.cluster_id, before.current_voters[0].replica_id)
-        await _impossible_places(client, controller, metadata.cluster_id, before)
+        await voters.strange(client, controller, metadata.cluster_id)
+        await voters.impossible(client, controller, metadata.cluster_id, before.current_voters[0].replica_id)
+        await voters.at_once(client, controller, metadata.cluster_id)
+        await voters.impossible_places(client, controller, metadata.cluster_id, before)
+        await voters.same_place(client, controller, metadata.cluster_id, broker)
     await _strange_broker(client, broker)
     after = await described_quorum(client, broker)
     told = (after.leader_id, after.leader_epoch)
@@ -175,7 +166,7 @@ async def _strange_snapshots(client: ConformanceClient, controller: Address, clu
     """
     if not client.knows_all:
         return
-    nowhere, nothing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,), (ErrorCode.SNAPSHOT_NOT_FOUND, *NOT_HERE)
+    nowhere, nothing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,), (ErrorCode.SNAPSHOT_NOT_FOUND, *voters.NOT_HERE)
     for name, of, topic, number, at, errors in (
         ("of another cluster", STRANGE_CLUSTER, METADATA_TOPIC, 0, epoch, (ErrorCode.INCONSISTENT_CLUSTER_ID,)),
         ("of another log", cluster, "no-such-log", 0, epoch, nowhere),
@@ -200,93 +191,6 @@ Refusing = vote.VoteResponse | begin_quorum_epoch.BeginQuorumEpochResponse | end
 def _expect_refused(controller: Address, question: str, response: Refusing, error: ErrorCode) -> None:
     codes = {response.error_code, *(part.error_code for one in response.topics for part in one.partitions)} - {0}
     expect(controller, f"the errors of a strange {question}", codes, {int(error)})
-
-
-async def _strange_voters(client: ConformanceClient, controller: Address, cluster: str | None) -> None:
-    """A voter that is none cannot be removed, and nothing is removed or added for another cluster."""
-    if not await client.serves(controller, ApiKey.REMOVE_RAFT_VOTER):
-        return
-    for named, errors in (
-        (STRANGE_CLUSTER, (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)),
-        (cluster, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),
-        (None, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),  # who names no cluster means this one
-    ):
-        removal = RemoveRaftVoterRequest(named, NOBODY, UNKNOWN_ID)
-        removed = await client.ask(controller, removal, RemoveRaftVoterResponse)
-        expect_error(controller, "to remove a voter that is none", removed.error_code, *errors)
-    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
-    addition = add_raft_voter.AddRaftVoterRequest(STRANGE_CLUSTER, TIMEOUT_MS, NOBODY, UNKNOWN_ID, [listener])
-    added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
-    errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
-    expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)
-
-
-async def _impossible_voters(client: ConformanceClient, controller: Address, cluster: str | None, voter: int) -> None:
-    """A voter needs an id and a listener, and no two have the same id."""
-    if not await client.serves(controller, ApiKey.ADD_RAFT_VOTER):
-        return
-    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
-    for name, number, listeners, error in (
-        ("without an id", -1, [listener], ErrorCode.INVALID_REQUEST),
-        ("without a listener", NOBODY, [], ErrorCode.INVALID_REQUEST),
-        ("that is one already", voter, [listener], ErrorCode.DUPLICATE_VOTER),
-    ):
-        addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
-        await client.settled(
-            partial(
-                _is_refused,
-                client,
-                controller,
-                f"to add a voter {name}",
-                addition,
-                add_raft_voter.AddRaftVoterResponse,
-                error,
-            )
-        )
-
-
-async def _impossible_places(
-    client: ConformanceClient, controller: Address, cluster: str | None, quorum: PartitionDataResponse
-) -> None:
-    """Only a voter says where it is, with a listener, to the leader of the current epoch (KIP-853)."""
-    if not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
-        return
-    voter, epoch = quorum.current_voters[0], quorum.leader_epoch
-    known, stranger = (voter.replica_id, voter.replica_directory_id), (NOBODY, UNKNOWN_ID)
-    listener = update_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
-    for name, of, at, (number, directory), listeners, error in (
-        ("without a listener", cluster, epoch, known, [], ErrorCode.INVALID_REQUEST),
-        ("that is none", cluster, epoch, stranger, [listener], ErrorCode.VOTER_NOT_FOUND),
-        ("in an epoch that is over", cluster, epoch - 1, known, [listener], ErrorCode.FENCED_LEADER_EPOCH),
-        ("in an epoch to come", cluster, epoch + 1, known, [listener], ErrorCode.UNKNOWN_LEADER_EPOCH),
-        ("of another cluster", STRANGE_CLUSTER, epoch, known, [listener], ErrorCode.INCONSISTENT_CLUSTER_ID),
-    ):
-        place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners)
-        place.k_raft_version_feature.max_supported_version = 1
-        await client.settled(
-            partial(
-                _is_refused,
-                client,
-                controller,
-                f"to move a voter {name}",
-                place,
-                update_raft_voter.UpdateRaftVoterResponse,
-                error,
-            )
-        )
-
-
-async def _is_refused(
-    client: ConformanceClient,
-    controller: Address,
-    name: str,
-    change: VoterChange,
-    answer: type[Changed],
-    error: ErrorCode,
-) -> None:
-    """While another change of the voters is not committed, a leader may refuse all with REQUEST_TIMED_OUT."""
-    refused = await client.ask(controller, change, answer)
-    expect_error(controller, name, refused.error_code, error, *NOT_HERE)
 
 
 async def _strange_broker(client: ConformanceClient, address: Address) -> None:

@@ -77,6 +77,7 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
         ([AlterableConfig(ALTERED, SET, "never")], ErrorCode.INVALID_CONFIG),
         ([AlterableConfig("no.such.setting", SET, "1")], ErrorCode.INVALID_CONFIG),
         ([AlterableConfig(ALTERED, APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([AlterableConfig(ALTERED, SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
         ([AlterableConfig(ALTERED, SET, "1"), AlterableConfig(ALTERED, SET, "2")], ErrorCode.INVALID_REQUEST),
     ):
         expect_error(address, f"to alter {asked}", await _alter(client, address, topic.name, asked), error)

@@ -278,6 +278,11 @@ class Broker:
         return taken
 
     @property
+    def has_requests(self) -> bool:
+        """Whether there is a request to another node that nobody has taken yet."""
+        return self.replicas.has_requests or any(self._requests)
+
+    @property
     def is_urgent(self) -> bool:
         """Whether there is a request to the controller that clients' requests must not delay."""
         return bool(self.lifecycle.requests or self.isr_sender.requests)

@@ -389,6 +389,11 @@ class Replicas:
             return min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
         return nearest
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether a fetcher has a request that nobody has taken yet."""
+        return any(fetcher.requests for fetcher in self._fetchers.values())
+
     def take_requests(self) -> list[OutboundRequest]:
         taken: list[OutboundRequest] = []
         for fetcher in self._fetchers.values():

@@ -35,6 +35,8 @@ Mutant `session-additions-ignored` in `_continued`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from squall.nodes.broker.hosting.hosted_partition import HostedPartition, Parked, Watcher
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.buggify import OFF, Buggify
@@ -214,6 +216,10 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def all(self) -> Iterable[FetchContext]:
+        """The sessions that are kept."""
+        return self._sessions.values()
 
     def find(self, number: int) -> FetchContext | None:
         """The session of this id, if it is kept."""

@@ -34,13 +34,15 @@ from squall.nodes.broker.hosting.hosted_partition import TurnChanges
 from squall.nodes.broker.hosting.log_manager import LogManager
 from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
-from squall.nodes.controller import features
+from squall.nodes.controller import configs, features
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from squall.nodes.metadata.topic import Topic
-from squall.nodes.node import announced_features, base
+from squall.nodes.metadata.topic_configs import TOPIC_CONFIGS
+from squall.nodes.node import announced_features, base, node
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
+from squall.nodes.node.settings import controller_config
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -61,7 +63,7 @@ from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
 from squall.nodes.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch
 from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
-from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from squall.nodes.protocol.messages.incremental_alter_configs import AlterableConfig, IncrementalAlterConfigsResponse
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdResponse
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -82,11 +84,12 @@ from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC, TopicPartition
 from squall.nodes.raft import snapshot_fetch
+from squall.nodes.raft.config import Voter
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.messages import VoteRequest
 from squall.nodes.raft.snapshot_messages import SnapshotRequest
-from squall.nodes.raft.voter_changes import VoterChanges
+from squall.nodes.raft.voter_changes import Finish, VoterChanges
 from squall.nodes.storage import log
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.segment import Segment
@@ -489,8 +492,59 @@ def test_a_controller_that_adds_an_impossible_voter_is_seen(monkeypatch: pytest.
         conformance(1, (quorum.strangers,), dynamic_voters=True)
 
 
+def test_a_controller_that_begins_a_change_of_voters_while_another_one_waits_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusal = VoterChanges._refusal
+
+    def forgets(self: VoterChanges, cluster_id: str | None) -> tuple[int, str | None] | None:
+        under_way, self._change = self._change, None
+        try:
+            return refusal(self, cluster_id)
+        finally:
+            self._change = under_way
+
+    monkeypatch.setattr(VoterChanges, "_refusal", forgets)
+    with pytest.raises(NotConforming, match="does not respond to AddRaftVoter: no answer"):
+        conformance(1, (quorum.strangers,), dynamic_voters=True)
+
+
+def test_a_controller_that_does_not_answer_a_voter_that_has_not_moved_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    update = VoterChanges.update
+
+    def answers_changes(self: VoterChanges, now: int, voter: Voter, finish: Finish) -> None:
+        if self._voters.find(voter.id) != voter:
+            update(self, now, voter, finish)
+
+    monkeypatch.setattr(VoterChanges, "update", answers_changes)
+    with pytest.raises(NotConforming, match="does not respond to UpdateRaftVoter: no answer"):
+        conformance(1, (quorum.strangers,), dynamic_voters=True)
+
+
 def test_a_quorum_that_adds_and_removes_voters_passes() -> None:
     conformance(1, (quorum.strangers,), dynamic_voters=True)
+
+
+def test_a_controller_that_takes_a_setting_for_a_list_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    new_value = configs._new_value
+
+    def subtracts(settings: Mapping[str, str], asked: AlterableConfig) -> str:
+        subtracted = asked.config_operation == configs.SUBTRACT
+        default = TOPIC_CONFIGS[asked.name].default
+        return settings.get(asked.name, default) if subtracted else new_value(settings, asked)
+
+    monkeypatch.setattr(configs, "_new_value", subtracts)
+    with pytest.raises(NotConforming, match=r"config_operation=3, value='1'.*NONE came"):
+        conformance(1, (settings.altered,))
+
+
+@pytest.mark.parametrize("limit", [9_999, 10_001])
+def test_another_limit_of_topic_partitions_in_a_request_is_seen(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(topics, "MANY_RECORDS", 1.0)
+    conformance(1, (topics.refused_creations,))
+    monkeypatch.setattr(node, "controller_config", lambda config: replace(controller_config(config), records_max=limit))
+    with pytest.raises(NotConforming, match="POLICY_VIOLATION"):
+        conformance(1, (topics.refused_creations,))
 
 
 def test_a_broker_that_takes_zstd_in_a_version_without_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

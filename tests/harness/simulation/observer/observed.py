@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -189,6 +189,7 @@ class HandMadeRaft:
     address: tuple[str, int] = ("10.0.0.1", 9093)
     """Where it listens, and where its log has each voter, by node id; without any its voters are not in the log."""
     listed: dict[int, tuple[str, int]] = field(default_factory=dict)
+    requests: Sequence[object] = ()
 
     @property
     def config(self) -> Any:
@@ -230,9 +231,11 @@ class HandMadeRaft:
 class HandMadeSessions:
     """What the observer looks at of a broker's fetch sessions."""
 
-    def __init__(self, sessions: dict[int, Any]) -> None:
+    def __init__(self, sessions: dict[int, Any], named: int | None = None) -> None:
         self._sessions = sessions
         self.find = sessions.get
+        self.all = sessions.values
+        self.watched = sum(len(one.watches) for one in sessions.values()) if named is None else named
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -263,6 +266,8 @@ class HandMadeProcess:
     sessions: dict[int, Any] = field(default_factory=dict)
     """The fetch sessions that it keeps, by id."""
     session_slots: int = 10
+    named_in_sessions: int | None = None
+    """How many topic-partitions it counts in them, if it counts wrongly."""
     is_busy: bool = False
     """Whether it has not applied its image to all replicas yet."""
     up: bool = True
@@ -341,8 +346,9 @@ class HandMadeProcess:
             ),
             applied_offset=self.applied_offset,
             parked=[],
-            fetching=SimpleNamespace(sessions=HandMadeSessions(self.sessions)),
+            fetching=SimpleNamespace(sessions=HandMadeSessions(self.sessions, self.named_in_sessions)),
             is_serving=True,
+            has_requests=False,
         )
         return SimpleNamespace(
             config=SimpleNamespace(

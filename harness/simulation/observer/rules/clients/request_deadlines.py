@@ -13,7 +13,11 @@ moved it; so it had not passed them when the turn before was over.
 A Produce or DeleteRecords waits at a leader only. When its leadership ends, the client is told at once where to go, and
 not after the timeout, by which it must take the write for lost. So a broker that answers REQUEST_TIMED_OUT leads.
 
-Source: rule 16; the timeouts of Fetch and DeleteRecords in Kafka's protocol.
+What only the active controller can do, a broker asks of it, for as long as the request allows. Clients do not know of
+controllers: so a broker passes NOT_CONTROLLER on only when no time is left to ask again (MD-09). Legal: a node that is
+a controller as well, which may be asked as one.
+
+Source: rule 16; the timeouts of Fetch and DeleteRecords in Kafka's protocol; KIP-590.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from squall.harness.simulation.world.kernel import MICROSECONDS
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -40,6 +45,10 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 GRACE: Final = 50_000
 """Microseconds."""
 NEVER: Final = 2**63 - 1
+LEAST_MS: Final = 1_000
+"""How long a broker asks for the active controller at least, whatever the request allows."""
+_PARTS: Final = ("topics", "responses", "results")
+"""Where responses to an administrator's writes have the parts of their answers."""
 _JUDGED = (ApiKey.FETCH, ApiKey.DELETE_RECORDS)
 _OF_LEADERS = (ApiKey.PRODUCE, ApiKey.DELETE_RECORDS)
 
@@ -74,7 +83,10 @@ class RequestDeadlines(Rule):
         if request.api_key in _OF_LEADERS and node.broker is not None and request.answer is not None:
             _refuse_late_refusals(process.name, node.broker.replicas, request.answer.response)
             self._refuse_late_acknowledgement(process, node, node.broker.replicas, request)
-        if request.api_key not in _JUDGED or node_of_quorum(node) is None:
+        with_quorum = node_of_quorum(node)
+        if with_quorum is not None and with_quorum.controller is None:
+            _refuse_early_refusal(process, with_quorum, request)
+        if request.api_key not in _JUDGED or with_quorum is None:
             return
         wait_ms = _wait_ms(request)
         before = self._turns.get(process.name)
@@ -112,6 +124,27 @@ class RequestDeadlines(Rule):
                 f"{process.name} acknowledges records at offset {one.base_offset} of {topic}-{one.index}, and its high "
                 f"watermark was {committed} already when its last turn was over",
             )
+
+
+def _refuse_early_refusal(process: SimProcess, node: Node, request: ServerRequest) -> None:
+    """Check that a broker has asked for the active controller for as long as a request allows."""
+    response = None if request.answer is None else request.answer.response
+    if response is None or not _names_not_controller(response):
+        return
+    allowed = max(getattr(request.body, "timeout_ms", 0), LEAST_MS) * 1_000
+    allowed = min(allowed, node.config.request_timeout_ms * 1_000) - GRACE
+    if process.now - request.received_at < allowed:
+        raise InvariantBroken(
+            "DP-05",
+            f"{process.name} answers {ApiKey(request.api_key).name} of {request.client_id} with NOT_CONTROLLER "
+            f"{(process.now - request.received_at) / MICROSECONDS:.3f} s after it has come, and could have asked for "
+            f"{allowed / MICROSECONDS:.3f} s",
+        )
+
+
+def _names_not_controller(response: Message) -> bool:
+    parts = [part for name in _PARTS for part in getattr(response, name, ())]
+    return any(getattr(one, "error_code", 0) == ErrorCode.NOT_CONTROLLER for one in (response, *parts))
 
 
 def _refuse_late_refusals(name: str, replicas: Replicas, response: Message | None) -> None:

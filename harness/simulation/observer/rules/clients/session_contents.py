@@ -8,10 +8,12 @@ the session ends. So the two sides are compared, and the leader's side with the 
   topic-partitions that the follower has named and not forgotten, at the positions that it named;
 * a topic-partition of which a session has not received everything is among the news of that session;
 * so is one whose log no longer has the session's position, since only an error tells the other side;
-* a broker keeps no more sessions than `max.incremental.fetch.session.cache.slots`.
+* a broker keeps no more sessions than `max.incremental.fetch.session.cache.slots`;
+* it counts the topic-partitions that its sessions name right, since that count too is limited.
 
-Asserted when a replica is touched, for the sessions that name it, and at the end of the run. Legal: sides at different
-epochs, a session that the leader has dropped, a topic-partition that is no longer hosted.
+Asserted when a replica is touched, for the sessions that name it, and at the end of the run; the count at its end
+only. Legal: sides at different epochs, a session that the leader has dropped, a topic-partition that is no longer
+hosted.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ class SessionContents(Rule):
             for name, process in self.cluster.processes.items():
                 if process.node is not None and process.node.broker is not None:
                     self._check(watched.log.name, name, process.node.broker, key)
+        for name, process in self.cluster.processes.items():
+            if process.node is not None and process.node.broker is not None:
+                _check_count(name, process.node.broker)
 
     def _check(self, log: str, name: str, broker: Broker, key: TopicPartitionId) -> None:
         hosted = broker.replicas.by_id(*key)
@@ -84,6 +89,17 @@ def _check_number(name: str, node: BaseNode) -> None:
     kept, most = len(node.broker.fetching.sessions), node.config.max_incremental_fetch_session_cache_slots
     if kept > most:
         raise InvariantBroken("DP-04", f"{name} keeps {kept} fetch sessions, and may keep {most}")
+
+
+def _check_count(name: str, broker: Broker) -> None:
+    """Check how many topic-partitions a broker takes its sessions to name."""
+    sessions = broker.fetching.sessions
+    named = sum(len(one.watches) for one in sessions.all())
+    if sessions.watched != named:
+        raise InvariantBroken(
+            "DP-04",
+            f"{name} counts {sessions.watched} topic-partitions in its fetch sessions, and they name {named}",
+        )
 
 
 def check_news(log: str, name: str, hosted: HostedPartition, watch: Watch) -> None:

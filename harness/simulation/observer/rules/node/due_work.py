@@ -5,7 +5,7 @@ the next input: where traffic is dense nothing shows it, and in a quiet cluster 
 should be answered waits, an election is late. So the simulated host takes a turn more before some of the inputs that
 come earlier (`SimProcess.EARLY`), and such a turn must send nothing, open and close nothing, and trace nothing.
 Asserted as well after each turn: a node that has served some requests of a queue, and has left others there, has asked
-to be called at once.
+to be called at once; and no request to another node is left unsent.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import NEVER, SimProcess
@@ -44,6 +44,8 @@ class DueWork(Rule):
                     f"{process.name} has served some requests of a queue at {process.now}, has left {len(channel)} "
                     f"there, and named {_named(node.deadline())}",
                 )
+        if _has_unsent(node):
+            raise InvariantBroken("DUE", f"{process.name} has left a request to another node unsent at {process.now}")
 
     def turned_early(self, process: SimProcess, node: BaseNode, due: int, traced: Sequence[str]) -> None:
         if "buggify" in traced:
@@ -53,6 +55,13 @@ class DueWork(Rule):
             raise InvariantBroken(
                 "DUE", f"{process.name} named {_named(due)}, and when called at {process.now} it {', '.join(done[:4])}"
             )
+
+
+def _has_unsent(node: BaseNode) -> bool:
+    with_quorum = node_of_quorum(node)
+    if with_quorum is not None and with_quorum.raft.requests:
+        return True
+    return node.broker is not None and node.broker.has_requests
 
 
 def _named(due: int) -> str:

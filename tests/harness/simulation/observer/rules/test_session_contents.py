@@ -59,6 +59,23 @@ def test_more_sessions_than_a_broker_may_keep_break_dp_04() -> None:
         cluster.show("b1")
 
 
+def test_a_broker_that_counts_what_its_sessions_name_wrongly_breaks_dp_04() -> None:
+    cluster = with_two_of_which_one_is_committed()
+    reading(cluster, 1, news=True)
+    cluster.processes["b1"].named_in_sessions = 2
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-04: b1 counts 2 topic-partitions in its fetch sessions, and they name 1"
+    ):
+        cluster.observer.final()
+
+
+def test_a_broker_that_counts_them_right_is_sound() -> None:
+    cluster = with_two_of_which_one_is_committed()
+    reading(cluster, 1, news=True)
+    cluster.processes["b1"].named_in_sessions = 1
+    cluster.observer.final()
+
+
 # -- news ---------------------------------------------------------------------------------------------------------
 
 

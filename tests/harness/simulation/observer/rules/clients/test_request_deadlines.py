@@ -17,6 +17,12 @@ from squall.nodes.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from squall.nodes.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchTopic
 from squall.nodes.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -40,6 +46,8 @@ class Watched:
         self.waiting: list[Any] = []
         self.node: Any = SimpleNamespace(
             broker=SimpleNamespace(is_serving=serves),
+            controller=None,
+            config=SimpleNamespace(request_timeout_ms=30_000),
             connections=SimpleNamespace(in_flight=lambda connection: self.waiting),
         )
         self.process: Any = SimpleNamespace(name="b1", now=0)
@@ -174,3 +182,38 @@ def test_what_was_not_all_committed_before_this_turn_is_acknowledged_in_time() -
     acknowledges(5)
     acknowledges(6, began_at=150)  # it came after that turn
     acknowledges(6, began_at=0)  # it comes just now
+
+
+# -- what only the active controller can do -------------------------------------------------------------------------
+
+
+def passes_on(
+    now: int, error: ErrorCode = ErrorCode.NOT_CONTROLLER, *, timeout_ms: int = 5_000, controls: bool = False
+) -> None:
+    """B1 answers with this error, in milliseconds; the request came after one. It may be a controller as well."""
+    watched = Watched()
+    watched.node.controller = SimpleNamespace() if controls else None
+    asked = DeleteTopicsRequest(topics=[DeleteTopicState("t")], timeout_ms=timeout_ms)
+    request = ServerRequest(int(ApiKey.DELETE_TOPICS), 5, asked, "client", "PLAINTEXT", 5, MS)
+    request.answer = Answer(response=DeleteTopicsResponse(responses=[DeletableTopicResult("t", error_code=int(error))]))
+    watched.process.now = now * MS
+    watched.rule.answered(watched.process, watched.node, request)
+
+
+@pytest.mark.parametrize(("now", "timeout_ms", "words"), [(4_900, 5_000, "4.950"), (900, 0, "0.950")])
+def test_a_broker_that_stops_early_to_ask_for_the_active_controller_breaks_dp_05(
+    now: int, timeout_ms: int, words: str
+) -> None:
+    told = rf"^DP-05: b1 answers DELETE_TOPICS of client with NOT_CONTROLLER .* and could have asked for {words} s"
+    with pytest.raises(InvariantBroken, match=told):
+        passes_on(now, timeout_ms=timeout_ms)
+
+
+def test_a_broker_may_say_so_when_no_time_is_left() -> None:
+    passes_on(4_951)
+    passes_on(29_951, timeout_ms=60_000)
+
+
+def test_a_controller_may_say_so_at_once_and_a_broker_anything_else() -> None:
+    passes_on(10, controls=True)
+    passes_on(10, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

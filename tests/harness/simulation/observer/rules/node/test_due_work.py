@@ -64,9 +64,17 @@ class Busy:
         self.rule = DueWork(None)  # type: ignore[arg-type]
         self.data, self.control, self.due = Queue(), Queue(), NEVER
         self.process: Any = SimpleNamespace(name="b1", now=5_000)
+        self.of_the_quorum: list[str] = []
+        self.broker: Any = None
 
     def turns(self) -> None:
-        node: Any = SimpleNamespace(data=self.data, control=self.control, deadline=lambda: self.due)
+        node: Any = SimpleNamespace(
+            data=self.data,
+            control=self.control,
+            deadline=lambda: self.due,
+            raft=SimpleNamespace(requests=self.of_the_quorum),
+            broker=self.broker,
+        )
         self.rule.turned(self.process, node)
 
 
@@ -104,3 +112,22 @@ def test_another_process_has_served_nothing_yet() -> None:
     busy.data.served = 2
     with pytest.raises(InvariantBroken, match=r"^DUE: b1 has served some"):
         busy.turns()
+
+
+# -- what is not sent ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whose", ["the quorum", "the broker"])
+def test_a_request_to_another_node_that_is_left_unsent_breaks_due(whose: str) -> None:
+    busy = Busy()
+    busy.broker = SimpleNamespace(has_requests=whose == "the broker")
+    if whose == "the quorum":
+        busy.of_the_quorum.append("a vote")
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 has left a request to another node unsent at 5000"):
+        busy.turns()
+
+
+def test_a_broker_whose_requests_are_all_sent_is_sound() -> None:
+    busy = Busy()
+    busy.broker = SimpleNamespace(has_requests=False)
+    busy.turns()

@@ -1,0 +1,181 @@
+"""Changes of the metadata quorum's voters (KIP-853): what a controller must refuse, and what changes nothing.
+
+Refused are a change for another cluster; a voter without an id or a listener, or that is one already; a voter that
+moves to no listener, or in another epoch, or that is none; and a change while another one is under way. All requests
+are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from squall.harness.conformance.client import (
+    NOBODY,
+    STRANGE_CLUSTER,
+    UNKNOWN_ID,
+    Address,
+    ConformanceClient,
+    expect,
+    expect_error,
+)
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import ApiKey, add_raft_voter, update_raft_voter
+from squall.nodes.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataRequest,
+    PartitionDataResponse,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.workloads.clients.native.admin import METADATA_TOPIC
+
+NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
+"""Of a controller that does not lead, and of a quorum whose voters are configured."""
+TIMEOUT_MS = 1000
+PLACES_SINCE = 2
+"""The version of DescribeQuorum that names the directories and the listeners of voters."""
+
+VoterChange = add_raft_voter.AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
+Changed = add_raft_voter.AddRaftVoterResponse | update_raft_voter.UpdateRaftVoterResponse
+
+
+async def strange(client: ConformanceClient, controller: Address, cluster: str | None) -> None:
+    """A voter that is none cannot be removed, and nothing is removed or added for another cluster."""
+    if not await client.serves(controller, ApiKey.REMOVE_RAFT_VOTER):
+        return
+    for named, errors in (
+        (STRANGE_CLUSTER, (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)),
+        (cluster, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),
+        (None, (ErrorCode.VOTER_NOT_FOUND, *NOT_HERE)),  # who names no cluster means this one
+    ):
+        removal = RemoveRaftVoterRequest(named, NOBODY, UNKNOWN_ID)
+        removed = await client.ask(controller, removal, RemoveRaftVoterResponse)
+        expect_error(controller, "to remove a voter that is none", removed.error_code, *errors)
+    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    addition = add_raft_voter.AddRaftVoterRequest(STRANGE_CLUSTER, TIMEOUT_MS, NOBODY, UNKNOWN_ID, [listener])
+    added = await client.ask(controller, addition, add_raft_voter.AddRaftVoterResponse)
+    errors = (ErrorCode.INCONSISTENT_CLUSTER_ID, *NOT_HERE)
+    expect_error(controller, "to add a voter of another cluster", added.error_code, *errors)
+
+
+async def impossible(client: ConformanceClient, controller: Address, cluster: str | None, voter: int) -> None:
+    """A voter needs an id and a listener, and no two have the same id."""
+    if not await client.serves(controller, ApiKey.ADD_RAFT_VOTER):
+        return
+    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    for name, number, listeners, error in (
+        ("without an id", -1, [listener], ErrorCode.INVALID_REQUEST),
+        ("without a listener", NOBODY, [], ErrorCode.INVALID_REQUEST),
+        ("that is one already", voter, [listener], ErrorCode.DUPLICATE_VOTER),
+    ):
+        addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
+        await client.settled(
+            partial(
+                _is_refused,
+                client,
+                controller,
+                f"to add a voter {name}",
+                addition,
+                add_raft_voter.AddRaftVoterResponse,
+                error,
+            )
+        )
+
+
+async def at_once(client: ConformanceClient, controller: Address, cluster: str | None) -> None:
+    """Two voters that never catch up are added at once. Each is refused: one at once, one when its time is over."""
+    if not await client.serves(controller, ApiKey.ADD_RAFT_VOTER):
+        return
+    listener = add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    others = [client.on_other_connections() for _ in range(2)]
+    try:
+        answers = await asyncio.gather(
+            *(
+                one.ask(
+                    controller,
+                    add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, NOBODY + number, UNKNOWN_ID, [listener]),
+                    add_raft_voter.AddRaftVoterResponse,
+                )
+                for number, one in enumerate(others)
+            )
+        )
+    finally:
+        for one in others:
+            await one.close()
+    for answer in answers:
+        expect_error(
+            controller, "to add a voter that never catches up", answer.error_code,
+            ErrorCode.REQUEST_TIMED_OUT, *NOT_HERE,
+        )  # fmt: skip
+
+
+async def impossible_places(
+    client: ConformanceClient, controller: Address, cluster: str | None, quorum: PartitionDataResponse
+) -> None:
+    """Only a voter says where it is, with a listener, to the leader of the current epoch (KIP-853)."""
+    if not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
+        return
+    voter, epoch = quorum.current_voters[0], quorum.leader_epoch
+    known, stranger = (voter.replica_id, voter.replica_directory_id), (NOBODY, UNKNOWN_ID)
+    listener = update_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
+    for name, of, at, (number, directory), listeners, error in (
+        ("without a listener", cluster, epoch, known, [], ErrorCode.INVALID_REQUEST),
+        ("that is none", cluster, epoch, stranger, [listener], ErrorCode.VOTER_NOT_FOUND),
+        ("in an epoch that is over", cluster, epoch - 1, known, [listener], ErrorCode.FENCED_LEADER_EPOCH),
+        ("in an epoch to come", cluster, epoch + 1, known, [listener], ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ("of another cluster", STRANGE_CLUSTER, epoch, known, [listener], ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ):
+        place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners)
+        place.k_raft_version_feature.max_supported_version = 1
+        await client.settled(
+            partial(
+                _is_refused,
+                client,
+                controller,
+                f"to move a voter {name}",
+                place,
+                update_raft_voter.UpdateRaftVoterResponse,
+                error,
+            )
+        )
+
+
+async def same_place(client: ConformanceClient, controller: Address, cluster: str | None, broker: Address) -> None:
+    """A voter that says again where it is changes nothing, and is answered.
+
+    Apache Kafka writes the voters anew, so only our own nodes are asked.
+    """
+    if not client.knows_all or not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
+        return
+    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
+
+    async def attempt() -> None:
+        response = await client.ask(broker, request, DescribeQuorumResponse, since=PLACES_SINCE)
+        expect(broker, "the error of DescribeQuorum", response.error_code, 0)
+        described = response.topics[0].partitions[0]
+        voter = described.current_voters[0]
+        place = next(one.listeners[0] for one in response.nodes if one.node_id == voter.replica_id)
+        listener = update_raft_voter.Listener(place.name, place.host, place.port)
+        update = update_raft_voter.UpdateRaftVoterRequest(
+            cluster, described.leader_epoch, voter.replica_id, voter.replica_directory_id, [listener]
+        )
+        update.k_raft_version_feature.max_supported_version = 1
+        answer = await client.ask(controller, update, update_raft_voter.UpdateRaftVoterResponse)
+        expect_error(controller, "to leave a voter where it is", answer.error_code, ErrorCode.NONE, *NOT_HERE)
+
+    await client.settled(attempt)
+
+
+async def _is_refused(
+    client: ConformanceClient,
+    controller: Address,
+    name: str,
+    change: VoterChange,
+    answer: type[Changed],
+    error: ErrorCode,
+) -> None:
+    """While another change of the voters is not committed, a leader may refuse all with REQUEST_TIMED_OUT."""
+    refused = await client.ask(controller, change, answer)
+    expect_error(controller, name, refused.error_code, error, *NOT_HERE)
