@@ -73,6 +73,9 @@ HIGHEST: Final = {
 of some add what is not judged here, such as transactions, or in Metadata 13 an error for the whole request."""
 FEATURES_SINCE: Final = 3
 METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+ELIGIBLE_LEADERS_SINCE: Final = 23
+"""The level of the metadata's version, 4.0-IV1, that eligible leader replicas need (KIP-966)."""
 LEVEL_ZERO_SINCE: Final = 4
 """A client that asks in an older version cannot read that a feature may have level 0 (KAFKA-17011)."""
 
@@ -109,6 +112,10 @@ async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
     older = {one.name: (one.min_version, one.max_version) for one in answers[FEATURES_SINCE].supported_features}
     expect(address, f"the features of ApiVersions v{FEATURES_SINCE}", older, readable)
     await client.settled(partial(_expect_equal_levels, client, address))
+    levels = {one.name: one.max_version_level for one in newest.finalized_features}
+    if levels.get(ELIGIBLE_LEADERS):
+        enough = levels.get(METADATA_VERSION, 0) >= ELIGIBLE_LEADERS_SINCE
+        expect(address, f"whether {METADATA_VERSION} allows {ELIGIBLE_LEADERS} ({levels})", enough, True)
     for one in newest.finalized_features:
         expect(address, f"the levels of {one.name}", one.min_version_level, one.max_version_level)
         low, high = supported.get(one.name, (0, -1))

@@ -33,6 +33,7 @@ PARTS: tuple[Part, ...] = (
     quorum.strangers,
     topics.refused_creations,
     topics.legal_names,
+    topics.default_sizes,
     topics.more_partitions,
     settings.described,
     settings.altered,

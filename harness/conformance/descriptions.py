@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 
 from squall.harness.conformance.client import (
+    NEWEST,
     Address,
     ConformanceClient,
     expect,
@@ -13,7 +14,7 @@ from squall.harness.conformance.client import (
 )
 from squall.harness.conformance.quorum import described_quorum
 from squall.harness.conformance.records import fetch_one
-from squall.harness.conformance.topic import CheckedTopic, shown_topic
+from squall.harness.conformance.topic import METADATA_BY_ID_SINCE, CheckedTopic, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -30,7 +31,7 @@ from squall.nodes.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 GROUP, NO_KIND = 0, 7
 BROKERS, CONTROLLERS, NO_ENDPOINTS = 1, 2, 9
@@ -42,7 +43,7 @@ KEYS_SINCE, KINDS_SINCE, ENDPOINTS_SINCE, TIMES_SINCE = 4, 1, 1, 1
 
 
 async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """DescribeCluster names the brokers and the cluster that Metadata names."""
+    """DescribeCluster names the brokers and the cluster that Metadata names, which knows topics by their ids."""
 
     async def attempt() -> None:
         for address in client.brokers:
@@ -57,6 +58,20 @@ async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
 
     await client.settled(attempt)
     await _other_endpoints(client, client.any_broker(), CONTROLLERS)
+    await _named_by_id(client, client.any_broker(), topic)
+
+
+async def _named_by_id(client: ConformanceClient, address: Address, topic: CheckedTopic) -> None:
+    """Metadata finds a topic by its id since version 12, and refuses an id in the one before (KIP-516)."""
+    asked = MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id)
+    for since, until, error in (
+        (METADATA_BY_ID_SINCE, NEWEST, ErrorCode.NONE),
+        (METADATA_BY_ID_SINCE - 1, METADATA_BY_ID_SINCE - 1, ErrorCode.INVALID_REQUEST),
+    ):
+        request = MetadataRequest(topics=[asked])
+        found = await client.ask(address, request, MetadataResponse, since=since, until=until)
+        codes = [one.error_code for one in found.topics]
+        expect(address, f"Metadata of a topic by its id, from v{since} on", codes, [int(error)])
 
 
 async def _other_endpoints(client: ConformanceClient, address: Address, other: int) -> None:

@@ -20,7 +20,7 @@ from squall.nodes.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-TOPIC_ID_SINCE, EPOCHS_SINCE = 10, 4
+TOPIC_ID_SINCE, METADATA_BY_ID_SINCE, EPOCHS_SINCE = 10, 12, 4
 CONSUMER, LATEST = -1, -1
 
 

@@ -12,7 +12,13 @@ from squall.harness.conformance.client import (
     expect,
     expect_error,
 )
-from squall.harness.conformance.topic import CheckedPartition, CheckedTopic, await_shown, shown_topic
+from squall.harness.conformance.topic import (
+    METADATA_BY_ID_SINCE,
+    CheckedPartition,
+    CheckedTopic,
+    await_shown,
+    shown_topic,
+)
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -33,9 +39,10 @@ from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataReq
 from squall.nodes.protocol.topic_partition import ZERO_ID
 
 SECONDS_MS = 5000
-BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE, METADATA_BY_ID_SINCE = 6, 5, 7, 12
+BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE = 6, 5, 7
 TOPIC_SOURCE = 1
 LONGEST_NAME = 249
+ILLEGAL_NAMES = ("", "..", "a/b", "x" * (LONGEST_NAME + 1))
 MOST_PARTITIONS = 10_000
 """How many topic-partitions a request may create at most, and how many records it may write, as in Apache Kafka."""
 MANY_RECORDS = 0.25
@@ -63,16 +70,14 @@ async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 
 async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """Ask for a topic that cannot be created, alone and beside a valid one, and check that it is not created."""
+    """Ask for topics that cannot be created, alone and beside a valid one, and check that none is created."""
     address, count = client.any_broker(), len(client.brokers)
     name = f"{topic.name}-refused"
     broker = min(topic.brokers)
     placed = [CreatableReplicaAssignment(0, [broker])]
     cases = {
         ErrorCode.TOPIC_ALREADY_EXISTS: [CreatableTopic(topic.name, 1, 1)],
-        ErrorCode.INVALID_TOPIC_EXCEPTION: [
-            CreatableTopic(one, 1, 1) for one in ("", "..", "a/b", "x" * (LONGEST_NAME + 1))
-        ],
+        ErrorCode.INVALID_TOPIC_EXCEPTION: [CreatableTopic(one, 1, 1) for one in ILLEGAL_NAMES],
         ErrorCode.INVALID_PARTITIONS: [CreatableTopic(name, 0, 1), CreatableTopic(name, -2, 1)],
         ErrorCode.INVALID_REPLICATION_FACTOR: [CreatableTopic(name, 1, count + 1), CreatableTopic(name, 1, 0)],
         ErrorCode.INVALID_CONFIG: [
@@ -83,6 +88,8 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
         ErrorCode.INVALID_REQUEST: [
             CreatableTopic(name, 1, -1, assignments=placed),
             CreatableTopic(name, -1, 1, assignments=placed),
+            CreatableTopic(name, 0, -1, assignments=placed),
+            CreatableTopic(name, -1, 0, assignments=placed),
         ],
         ErrorCode.INVALID_REPLICA_ASSIGNMENT: [
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [NOBODY])]),
@@ -91,10 +98,12 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [])]),
         ],
     }
+    for error, choices in cases.items():
+        for asked in choices:
+            (result,) = await _create(client, address, [asked])
+            expect_error(address, f"to create {asked}", result.error_code, error)
     error, choices = client.rng.choice(list(cases.items()))
     asked = client.rng.choice(choices)
-    (result,) = await _create(client, address, [asked])
-    expect_error(address, f"to create {asked}", result.error_code, error)
     twice = [CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1)]
     for result in await _create(client, address, twice, validate_only=True):
         expect_error(address, f"to create {name} twice in a request", result.error_code, ErrorCode.INVALID_REQUEST)
@@ -122,13 +131,31 @@ async def _too_many(client: ConformanceClient, address: Address, name: str) -> N
 
 
 async def legal_names(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """A name may have 1 to 249 letters, digits, dots, dashes and underscores, in any order. Nothing is created."""
+    """A name may have 1 to 249 letters, digits, dots, dashes and underscores, in any order. Nothing is created.
+
+    Who asks for a topic by another name is told so.
+    """
     address = client.any_broker()
     letters = string.ascii_letters + string.digits + "-"
     longest = "".join(client.rng.choices(letters, k=LONGEST_NAME))
     for name in (longest, "-", "...", f"{topic.name}.x_y", client.rng.choice(letters)):
         (result,) = await _create(client, address, [CreatableTopic(name, 1, 1)], validate_only=True)
         expect_error(address, f"to validate {name}", result.error_code, ErrorCode.NONE)
+    for name in ILLEGAL_NAMES:
+        shown = await shown_topic(client, address, name)
+        expect_error(address, f"Metadata of {name!r}", shown.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+async def default_sizes(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Who leaves the numbers of topic-partitions and replicas open gets the cluster's defaults. Nothing is created."""
+    address = client.any_broker()
+    for partitions, factor in ((-1, -1), (2, -1), (-1, 1)):
+        asked = CreatableTopic(f"{topic.name}-default", partitions, factor)
+        (result,) = await _create(client, address, [asked], validate_only=True)
+        expect_error(address, f"to validate {asked}", result.error_code, ErrorCode.NONE, message=result.error_message)
+        told = (result.num_partitions, result.replication_factor)
+        fitting = all(one >= 1 and wanted in (-1, one) for wanted, one in zip((partitions, factor), told, strict=True))
+        expect(address, f"whether {told} topic-partitions and replicas are what {asked} says", fitting, True)
 
 
 async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -146,9 +173,9 @@ async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> Non
             CreatePartitionsTopic(topic.name, count + 1, [CreatePartitionsAssignment([NOBODY, *replicas[1:]])]),
         ],
     }
-    error, choices = client.rng.choice(list(cases.items()))
-    asked = client.rng.choice(choices)
-    await _extend(client, address, asked, error)
+    for error, choices in cases.items():
+        for asked in choices:
+            await _extend(client, address, asked, error)
     more = CreatePartitionsTopic(topic.name, count + 1, None)
     both = CreatePartitionsRequest(topics=[more, more], timeout_ms=SECONDS_MS)
     response = await client.ask(address, both, CreatePartitionsResponse)

@@ -2,15 +2,17 @@
 
 A node verifies what it reads there, and look-ups begin before the batch that they look for. So wrong entries cost reads
 and show nowhere, and another program that opens the same directory, such as Kafka's DumpLogSegments, is misled.
-Asserted after a clean stop, of each segment that has these files, of the logs that the node had opened:
+Asserted after a clean stop, of each segment of the logs that the node had opened:
 
+* it has both files, if it has records;
 * an entry of the offset index is the last offset of a batch, and the position of its first byte;
 * an entry of the time index is the largest timestamp of a batch, and its last offset; both rise;
 * the last entry of the time index is the largest timestamp of the segment, if any of its records has a time. Who opens
   the log finds it there, and need not read the segment.
 
 A power loss may take these files, since they are never synced, and a disk may damage them. A node that opens a log
-writes those anew that do not fit their segment (`worlds` 38).
+writes those anew that do not fit their segment (`worlds` 38). Asserted in the turn in which it opens one: each segment
+but the last, to which it appends, has both.
 
 Source: Kafka's OffsetIndex and TimeIndex. Legal: a disk whose calls fail, or that has pretended to sync, is not judged.
 The last entry may be missing on a host that has had index files damaged, and of a segment that was there at a power
@@ -61,8 +63,12 @@ class IndexFiles(Rule):
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         if self._opening:
-            self._opened.setdefault(process.name, set()).update(self._opening)
+            opening = self._opening[:]
+            self._opened.setdefault(process.name, set()).update(opening)
             self._opening.clear()
+            if not process.disk.errors:
+                with process.disk.at_no_cost():
+                    _check_opened(process, opening)
 
     def power_lost(self, name: str) -> None:
         disk = self.cluster.processes[name].disk
@@ -82,14 +88,30 @@ class IndexFiles(Rule):
             raise InvariantBroken("INDEX", f"{process.name} has stopped, and {wrong}")
 
 
+def _check_opened(process: SimProcess, opened: list[str]) -> None:
+    """Check that these logs have an index of each segment but the last."""
+    disk = process.disk
+    for directory in opened:
+        for name in sorted(one for one in disk.list(directory) if one.endswith(LOG))[:-1]:
+            base = int(name.removesuffix(LOG))
+            missing = [
+                one for one in (index_name(base), time_index_name(base)) if not disk.exists(join(directory, one))
+            ]
+            if missing and disk.content(join(directory, name)):
+                raise InvariantBroken(
+                    "INDEX", f"{process.name} has opened {directory}, and {missing[0]} is missing, beside its segment"
+                )
+
+
 def _mistakes(disk: SimDisk, directory: str, cut: set[str]) -> Iterator[str]:
     for name in disk.list(directory):
         if name.endswith(LOG):
             base = int(name.removesuffix(LOG))
             batches = dict(_batches(disk.content(join(directory, log_name(base))) or b""))
-            yield from _misplaced(disk.content(join(directory, index_name(base))), directory, base, batches)
-            path = join(directory, time_index_name(base))
+            index, path = disk.content(join(directory, index_name(base))), join(directory, time_index_name(base))
             times = disk.content(path)
+            yield from _missing(index, times, directory, base, batches)
+            yield from _misplaced(index, directory, base, batches)
             yield from _misdated(times, directory, base, batches)
             if not disk.damaged_files and path not in cut:
                 yield from _unfinished(times, directory, base, batches)
@@ -101,6 +123,14 @@ def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
     for header, _ in iterate_batches(content, torn_tail=True):
         yield position, header
         position += header.size
+
+
+def _missing(
+    index: bytes | None, times: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]
+) -> Iterator[str]:
+    for name, content in ((index_name(base), index), (time_index_name(base), times)):
+        if content is None and batches:
+            yield f"{directory}/{name} is missing, of a segment with {len(batches)} batches"
 
 
 def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Retention removes whole segments, so `segment.bytes` and `segment.ms` bound by how much it lags behind. A log that rolls
 too late keeps what should be gone, and nothing else shows it. Asserted when a replica has appended, about its last
 segment: with more than one batch it is no larger than `segment.bytes`, and no batch in it is younger than its first one
-by more than `segment.ms`. Legal: what was written under other settings.
+by more than `segment.ms`. Legal: what was written under other settings. So of the segment in which the log was when its
+settings were first seen, only what is appended later is judged; a log that never rolls has no other one.
 
 Source: DP-18; `LogSegment.shouldRoll` of Kafka.
 """
@@ -29,9 +30,10 @@ class _Looked:
 
     config: LogConfig
     not_judged: int
-    """The last segment when these settings were first seen: it and those before it may be of other ones."""
+    """The last segment when these settings were first seen: what it and those before it held may be of other ones."""
     base: int
     size: int
+    """Of the last segment then; 0 if it was truncated since."""
     incarnation: int
     """Of the process: the next one may begin with a shorter log (seed 999857)."""
 
@@ -63,7 +65,7 @@ class SegmentBounds(Rule):
             same_file = (known.base, known.incarnation) == (base, turn.process.incarnation)
             seen = known.size if same_file and known.size <= size else 0
             known.base, known.size, known.incarnation = base, size, turn.process.incarnation
-            if base > known.not_judged and size:
+            if size and (base > known.not_judged or 0 < seen < size):
                 where = f"{replica.topic}-{replica.partition} of {turn.process.name}"
                 _check(where, log.config, base, size, file.read(0, HEADER_SIZE), file.read(seen, size - seen))
 

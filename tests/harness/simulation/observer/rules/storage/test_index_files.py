@@ -48,6 +48,11 @@ class Host:
         file.append(content)
         file.close()
 
+    def opens(self) -> None:
+        rule = IndexFiles(ObservedCluster())
+        rule.traced("log_opened", {"log": "t-0", "start": 0, "end": 10, "clean": True})
+        rule.turned(self.process, cast("BaseNode", None))
+
     def stops(self, *, opened: bool = True, lost_power: bool = False) -> None:
         cluster = ObservedCluster()
         cluster.processes = {"b1": self.process}
@@ -83,6 +88,38 @@ def test_an_entry_that_names_no_batch_breaks_it(path: str, change: Callable[[byt
     host.change(path, change)
     with pytest.raises(InvariantBroken, match=rf"^INDEX: b1 has stopped, and .*{wrong}"):
         host.stops()
+
+
+@pytest.mark.parametrize("path", [INDEX, TIME_INDEX, SECOND_TIME_INDEX])
+def test_a_segment_without_its_files_breaks_it(path: str) -> None:
+    host = Host()
+    host.disk.remove(path)
+    with pytest.raises(InvariantBroken, match=r"^INDEX: b1 has .* is missing"):
+        host.stops()
+
+
+@pytest.mark.parametrize("path", [INDEX, TIME_INDEX])
+def test_a_log_that_was_opened_has_an_index_of_each_segment_but_the_last(path: str) -> None:
+    host = Host()
+    host.disk.remove(SECOND_TIME_INDEX)
+    host.opens()
+    host.disk.remove(path)
+    with pytest.raises(InvariantBroken, match=rf"^INDEX: b1 has opened t-0, and {path[4:]} is missing"):
+        host.opens()
+
+
+def test_a_segment_may_have_no_entry_in_its_index() -> None:
+    """The rarity `index-entry-omitted` leaves entries out (`worlds` 17)."""
+    host = Host()
+    host.disk.open(INDEX).truncate(0)
+    host.opens()
+
+
+def test_a_disk_that_has_failed_may_lack_them() -> None:
+    host = Host()
+    host.disk.remove(INDEX)
+    host.disk.errors = 1
+    host.opens()
 
 
 def damaged(host: Host) -> None:
@@ -150,8 +187,9 @@ def test_an_entry_that_is_cut_off_is_none() -> None:
     host.stops()
 
 
-def test_a_segment_without_index_files_is_sound() -> None:
+def test_a_segment_without_records_needs_no_files() -> None:
     host = Host()
+    host.disk.open(INDEX.replace(".index", ".log")).truncate(0)
     host.disk.remove(INDEX)
     host.disk.remove(TIME_INDEX)
     host.stops()

@@ -82,10 +82,32 @@ def test_what_was_written_under_other_settings_is_not_judged() -> None:
     host.appends(1_000, 1_001)
     host.log.config = replace(host.log.config, segment_bytes=SIZE)
     host.appends()
+    host.begins(3)
     host.appends(1_002)
-    host.begins(4)
     with pytest.raises(InvariantBroken, match=r"^DP-18"):
-        host.appends(1_003, 1_004)
+        host.appends(1_003)
+
+
+def test_what_is_added_to_it_under_the_present_ones_breaks_dp_18() -> None:
+    """A log that never rolls has one segment only, which is the last one when its settings are first seen."""
+    host = Host()
+    host.appends(1_000, 1_001)
+    host.log.config = replace(host.log.config, segment_bytes=SIZE)
+    host.appends()
+    with pytest.raises(InvariantBroken, match=rf"^DP-18: .* begins at 1 has {3 * SIZE} bytes, .* is {SIZE}"):
+        host.appends(1_002)
+
+
+def test_of_such_a_segment_that_was_cut_it_is_not_known_what_was_added() -> None:
+    host = Host()
+    host.log.config = replace(host.log.config, segment_bytes=10 * SIZE, segment_ms=100)
+    host.appends(1_000, 1_200)
+    host.disk.open("t-0/00000000000000000001.log").truncate(SIZE)
+    host.rule.replica_touched(host.turn(cut=2))
+    host.appends(1_200)
+    host.appends(1_050)
+    with pytest.raises(InvariantBroken, match=r"^DP-18: .* 1000 and 1101"):
+        host.appends(1_101, value=b"")
 
 
 def test_a_segment_may_have_begun_within_the_turn_of_an_append() -> None:
