@@ -71,6 +71,32 @@ HIGHEST: Final = {
 }
 """The version up to which a broker must serve each API. Kafka 4.4 serves all of these. The later versions that it has
 of some add what is not judged here, such as transactions, or in Metadata 13 an error for the whole request."""
+OF_CONTROLLERS: Final = {
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.UPDATE_FEATURES: (0, 1),
+    ApiKey.VOTE: (0, 2),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
+    ApiKey.END_QUORUM_EPOCH: (0, 1),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.FETCH_SNAPSHOT: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.BROKER_REGISTRATION: (0, 4),
+    ApiKey.BROKER_HEARTBEAT: (0, 1),
+    ApiKey.ALTER_PARTITION: (3, 3),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
+}
+"""The versions that a controller must serve of each API, to others of its quorum, to brokers and to administrators who
+ask it (KIP-919)."""
 FEATURES_SINCE: Final = 3
 METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
@@ -90,19 +116,18 @@ async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
     newest = answers[LEVEL_ZERO_SINCE]
     for version, answer in answers.items():
         expect(address, f"the APIs of ApiVersions v{version}", _apis(answer), _apis(newest))
-    if address in client.brokers:
-        late = {
-            ApiKey(key).name: low
-            for key, (low, _) in _apis(newest).items()
-            if key in LOWEST and low > LOWEST[ApiKey(key)]
-        }
-        expect(address, "APIs of which older clients know no version", late, {})
-        early = {
-            ApiKey(key).name: high
-            for key, (_, high) in _apis(newest).items()
-            if key in HIGHEST and high < HIGHEST[ApiKey(key)]
-        }
-        expect(address, "APIs without the version that current clients use", early, {})
+    lowest, highest = LOWEST, HIGHEST
+    if address not in client.brokers:
+        lowest = {key: low for key, (low, _) in OF_CONTROLLERS.items()}
+        highest = {key: high for key, (_, high) in OF_CONTROLLERS.items()}
+    ranges = {ApiKey(key): one for key, one in _apis(newest).items() if key in {*lowest, *highest}}
+    late = {key.name: low for key, (low, _) in ranges.items() if low > lowest.get(key, low)}
+    expect(address, "APIs of which older clients know no version", late, {})
+    early = {key.name: high for key, (_, high) in ranges.items() if high < highest.get(key, high)}
+    expect(address, "APIs without the version that current clients use", early, {})
+    if address in client.controllers and client.knows_all:
+        missing = [key.name for key in OF_CONTROLLERS if key not in ranges]
+        expect(address, "APIs that a controller has to serve, and does not", missing, [])
     if client.knows_all:
         known = {int(key): api.versions[1] for key, api in APIS.items()}
         unknown = {key: high for key, (_, high) in _apis(newest).items() if high > known.get(key, -1)}

@@ -527,6 +527,20 @@ def test_a_quorum_that_adds_and_removes_voters_passes() -> None:
     conformance(1, (quorum.strangers,), dynamic_voters=True)
 
 
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [({int(ApiKey.ELECT_LEADERS): (1, 2)}, "older clients"), ({int(ApiKey.ADD_RAFT_VOTER): (0, 0)}, "current clients")],
+)
+def test_a_controller_with_other_versions_is_seen(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[int, tuple[int, int]], named: str
+) -> None:
+    for key, versions in changed.items():
+        monkeypatch.setitem(CONTROLLER_VERSIONS, key, versions)
+    with pytest.raises(NotConforming, match=rf"{named}.*{ApiKey(next(iter(changed))).name}"):
+        for seed in range(1, 9):
+            conformance(seed, (api_versions.announced,))
+
+
 def test_a_broker_that_takes_any_name_for_one_of_a_topic_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_api, "is_topic_name", lambda name: len(name) > 0 and name != ".." and "/" not in name)
     with pytest.raises(NotConforming, match=r"Metadata of 'x+': UNKNOWN_TOPIC_OR_PARTITION came"):
