@@ -11,6 +11,7 @@ from squall.harness.simulation.observer.rules.node.due_work import DueWork
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import NEVER
 from squall.nodes.node.effects import Close, Effect, Send
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
 
 DUE = 7_000
@@ -131,3 +132,42 @@ def test_a_broker_whose_requests_are_all_sent_is_sound() -> None:
     busy = Busy()
     busy.broker = SimpleNamespace(has_requests=False)
     busy.turns()
+
+
+# -- the same time again ------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_called_at_the_time_that_it_named_and_names_it_again_breaks_due() -> None:
+    busy = Busy()
+    busy.due = 5_000
+    busy.turns()
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 named the time 5000, was called at 5000, and names it again"):
+        busy.turns()
+
+
+@pytest.mark.parametrize(("first", "then"), [(5_000, 5_001), (5_001, 5_001), (0, 0), (5_000, 4_999)])
+def test_a_node_may_name_another_time_or_one_that_is_still_to_come(first: int, then: int) -> None:
+    """With 0 it says that it has left work."""
+    busy = Busy()
+    busy.due = first
+    busy.turns()
+    busy.due = then
+    busy.turns()
+
+
+def test_the_next_process_may_name_the_same_time() -> None:
+    busy = Busy()
+    busy.due = 5_000
+    busy.turns()
+    busy.rule.died(busy.process)
+    busy.turns()
+
+
+def test_a_broker_on_zookeeper_may_be_due_again_at_once() -> None:
+    """Its heartbeat is answered within the turn."""
+    busy = Busy()
+    busy.due = 5_000
+    on_zookeeper = ZooKeeperNode.__new__(ZooKeeperNode)
+    vars(on_zookeeper).update(data=busy.data, control=busy.control, deadline=lambda: busy.due, broker=None)
+    busy.rule.turned(busy.process, on_zookeeper)
+    busy.rule.turned(busy.process, on_zookeeper)
