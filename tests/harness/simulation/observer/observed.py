@@ -10,6 +10,7 @@ from typing import Any
 
 from squall.harness.simulation.observer.invariants import Observer
 from squall.harness.simulation.world.disk import SimDisk
+from squall.harness.simulation.world.process import NEVER
 from squall.nodes.broker.hosting.clean_shutdown import clean_marker
 from squall.nodes.broker.hosting.log_manager import PARTITION_METADATA
 from squall.nodes.metadata.image import MetadataImage
@@ -351,6 +352,7 @@ class HandMadeProcess:
             has_requests=False,
         )
         return SimpleNamespace(
+            deadline=lambda: NEVER,
             config=SimpleNamespace(
                 node_id=self.node_id,
                 replica_lag_time_max_ms=1_000,

@@ -8,8 +8,8 @@ Asserted as well after each turn: a node that has served some requests of a queu
 to be called at once; no request to another node is left unsent; and a node that was called at the time that it had
 named does not name the same time again: it would be called in vain, and spin until the clock goes on.
 
-Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker on
-ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once.
+Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker
+on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once.
 """
 
 from __future__ import annotations
