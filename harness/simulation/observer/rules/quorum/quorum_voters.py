@@ -13,7 +13,9 @@ Source: rule 40, KIP-853; Ongaro's dissertation, section 4.1, and the correction
 * when a leader says that a voter was added: when its record was written, the added node had fetched all that the
   leader's log had held when the request arrived (KIP-853). With a voter that lacks the log, less can be committed;
 * in each turn that moves a replica: its voters are those of the last record of voters below its log's end; as a
-  follower it votes and stands if it is among them, and does not once a record that removes it is committed.
+  follower it votes and stands if it is among them, and does not once a record that removes it is committed;
+* at the end of a run, of each replica of a quorum with dynamic voters: its latest snapshot, or the log from 0 on, has
+  voters, and before the first of them the quorum's version, without which other programs do not read them.
 
 Legal: a follower that still stands, as the record that removes it is not committed; the first voters that a log has; a
 log that begins after a snapshot, whose voters precede all records; another incarnation, until it has shown records of
@@ -30,14 +32,19 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
+from squall.nodes.protocol.records import BatchHeader, control_kind, parse_records
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Follower, Leader
 
 Voters = frozenset[int]
+KRAFT_VERSION: Final = 5
+KRAFT_VOTERS: Final = 6
+"""The kinds of control records (KIP-853)."""
 ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 
 
@@ -125,6 +132,12 @@ class QuorumVoters(Rule):
         else:
             self._ends.pop(place, None)  # its log may be cut before it leads again (`worlds` seed 1004522)
 
+    def at_end(self) -> None:
+        for process in self.cluster.processes.values():
+            node = node_of_quorum(process.node)
+            if node is not None and node.raft.config.dynamic_voters and node.raft.high_watermark > 0:
+                _check_begun(process.name, _kinds(node))
+
     def _check_change(
         self, turn: QuorumTurn, offset: int, voters: Voters, last: int, before: Voters, moved_to: int
     ) -> None:
@@ -163,6 +176,25 @@ class QuorumVoters(Rule):
                 f"{offset}, are {sorted(voters)}",
             )
         _check_standing(turn)
+
+
+def _kinds(node: Node) -> list[int]:
+    """The kinds of the control records of a replica's latest snapshot and of its log, as far as it is committed."""
+    raft = node.raft
+    latest, log = raft.snapshots.latest, raft.log
+    kinds = [] if latest is None else [one.kind for one in raft.snapshots.control_records(latest)]
+    for batch in log.raw_batches(log.start_offset, raft.high_watermark):
+        if BatchHeader.read(batch).is_control:
+            kinds += [control_kind(record.key) for record in parse_records(batch)]
+    return kinds
+
+
+def _check_begun(name: str, kinds: list[int]) -> None:
+    """Check that a replica has voters, and the quorum's version before them."""
+    if KRAFT_VOTERS not in kinds:
+        raise InvariantBroken("VOTERS", f"{name} has no record of voters, in a quorum with dynamic voters")
+    if KRAFT_VERSION not in kinds[: kinds.index(KRAFT_VOTERS)]:
+        raise InvariantBroken("VOTERS", f"{name} has voters without the quorum's version before them")
 
 
 def _check_standing(turn: QuorumTurn) -> None:

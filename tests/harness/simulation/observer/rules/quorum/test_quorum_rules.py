@@ -26,10 +26,13 @@ from squall.nodes.protocol.messages.vote import (
     VoteRequest,
     VoteResponse,
 )
+from squall.nodes.protocol.records import Record, build_batch, control_key
 from squall.nodes.protocol.requests.session import Answer, ClientSession, ServerRequest
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, ReplicaProgress, Unattached
+from squall.nodes.raft.snapshot_file import ControlRecord
+from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.raft.voters import VoterSet
 from tests.harness.simulation.observer.observed import sealed
 
@@ -550,3 +553,43 @@ def test_a_follower_stands_if_it_is_a_voter(voters: tuple[int, ...], stands: boo
 def test_a_follower_may_stand_while_its_removal_is_not_committed() -> None:
     quorum = Quorum(1, 2)
     QuorumVoters(quorum.cluster).quorum_moved(following(quorum, stands=True, uncommitted=True))
+
+
+# -- how voters begin in a log ------------------------------------------------------------------------------------
+
+
+def ends_with(*logged: int, in_snapshot: tuple[int, ...] = (), dynamic: bool = True, committed: int = 9) -> None:
+    """A run ends. The logs of c1 to c3 have control records of these kinds, and so do their snapshots."""
+    quorum = Quorum()
+    batches = [build_batch([Record(key=control_key(one), value=b"")], timestamp=0, control=True) for one in logged]
+    data = build_batch([Record(value=b"a topic")], timestamp=0)
+    snapshots = SimpleNamespace(
+        latest=SnapshotId(5, 1) if in_snapshot else None,
+        control_records=lambda snapshot: [ControlRecord(one, b"") for one in in_snapshot],
+    )
+    for node in quorum.nodes.values():
+        node.raft.config = SimpleNamespace(dynamic_voters=dynamic)
+        node.raft.high_watermark, node.raft.snapshots = committed, snapshots
+        node.raft.log.raw_batches = lambda start, upper: [data, *batches]
+    QuorumVoters(quorum.cluster).at_end()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"), [((), "has no record of voters"), ((2,), "has no record"), ((6, 5), "has voters without the")]
+)
+def test_a_log_without_voters_or_without_the_version_before_them_breaks_voters(
+    kinds: tuple[int, ...], said: str
+) -> None:
+    with pytest.raises(InvariantBroken, match=rf"^VOTERS: c1 {said}"):
+        ends_with(*kinds)
+
+
+def test_voters_after_the_version_are_sound_in_the_log_or_in_a_snapshot() -> None:
+    ends_with(2, 5, 6, 6)
+    ends_with(in_snapshot=(5, 6))
+    ends_with(6, in_snapshot=(5, 6))
+
+
+def test_voters_of_the_configuration_and_an_empty_log_need_no_record() -> None:
+    ends_with(dynamic=False)
+    ends_with(committed=0)
