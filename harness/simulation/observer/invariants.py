@@ -81,6 +81,7 @@ class Observer:
         self._on_death = rules.having("died")
         self._on_power_loss = rules.having("power_lost")
         self._on_turn = rules.having("turned")
+        self._on_turn_in_vain = rules.having("turned_in_vain")
         self._on_early_turn = rules.having("turned_early")
         self._on_early_release = rules.having("released_early")
         self._on_messages = rules.having("messages_seen")
@@ -190,6 +191,9 @@ class Observer:
                 raise breach
             for hook in self._on_turn:
                 hook(process, node)
+            if not (process.last_inputs or process.last_effects or traced):
+                for hook in self._on_turn_in_vain:
+                    hook(process, node)
             # A node that starts has read its votes and logs, and need not trace anything of it (seed 1000634).
             if is_first or quorum_touched or turns % SWEEP == 0:
                 self._look_at_control(process, node, traced)

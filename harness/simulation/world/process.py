@@ -126,6 +126,8 @@ class SimProcess:
         """The connections that the node has begun to open, and since when; neither opened, closed nor failed."""
         self.last_inputs: list[Input] = []
         """The inputs of the last turn: (method of the node, arguments)."""
+        self.last_effects = 0
+        """How many effects the node has asked for in the last turn."""
         self._listeners = dict(listeners)
         self._next: tuple[dict[int, str], NodeFactory] | None = None
         self._kernel = kernel
@@ -433,7 +435,8 @@ class SimProcess:
             if self._deadline <= now:
                 node.tick(now)
             node.turn(now)
-            if early := node.release_early():
+            early = node.release_early()
+            if early:
                 if self._on_early_release is not None:
                     self._on_early_release(self, early)
                 self._release(self.incarnation, early)
@@ -449,6 +452,7 @@ class SimProcess:
         self._forget_wake_up()  # one that what left early has caused, before it was known how long this turn takes
         cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
         self._spend(cost + self._waits_for_processor())
+        self.last_effects = len(early) + len(node.outbox)
         if node.outbox:
             self._release_when_done(self.incarnation, list(node.outbox))
             node.outbox.clear()

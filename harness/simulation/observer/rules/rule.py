@@ -140,6 +140,9 @@ class Rule:
         Its effects are still in its outbox. The turn goes on with inputs, and all other hooks follow.
         """
 
+    def turned_in_vain(self, process: SimProcess, node: BaseNode) -> None:
+        """A node took a turn without an input, traced nothing and asked for nothing. After `turned`."""
+
     def released_early(self, process: SimProcess, node: BaseNode, effects: Sequence[Effect]) -> None:
         """What a node releases between its turn and its flush: the disk may still lose what it has written."""
 

@@ -5,6 +5,9 @@ computes epochs separately from the committed records: a partition epoch grows b
 epoch by one for every change record that names a leader (EP-01, EP-02, rule 23). Every image must agree with that, and
 epochs must never go back.
 
+An image finds topic-partitions by broker, and those without a leader, without a walk through all. What it finds so must
+be what the walk would find, in each topic that has changed.
+
 Registrations are frozen values: the same object as at the last check needs no check.
 """
 
@@ -16,11 +19,13 @@ from dataclasses import dataclass
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
+    NO_LEADER,
     NO_LEADER_CHANGE,
     PartitionChangeRecord,
     PartitionRecord,
     decode_record,
 )
+from squall.nodes.metadata.topic import Topic
 
 TopicPartitionId = tuple[bytes, int]
 
@@ -79,12 +84,16 @@ class ObservedImages:
         if image.last_offset > self.newest_offset:
             self.newest_offset, self.newest_image = image.last_offset, image
         known = self._known.setdefault(place, {})
+        checked: dict[bytes, None] = {}
         for topic, number, registration in image.all_partitions():
             key = (topic.id, number)
             before = known.get(key)
             if before is registration:
                 continue
             known[key] = registration
+            if topic.id not in checked:
+                checked[topic.id] = None
+                _check_found(place[0], image, topic)
             ids = self.topic_ids.setdefault(topic.name, [])
             if topic.id not in ids:
                 ids.append(topic.id)
@@ -138,6 +147,27 @@ class ObservedImages:
     def is_current(self, topic: str, topic_id: bytes) -> bool:
         """Return whether a topic of that name still has this id in the newest image."""
         return self.newest_image is None or self.newest_image.topic_ids.get(topic) == topic_id
+
+
+def _check_found(name: str, image: MetadataImage, topic: Topic) -> None:
+    """Check what an image finds of a topic without a walk through its topic-partitions."""
+    hosted: dict[int, list[int]] = {broker: [] for broker in image.brokers}
+    leaderless = []
+    for number in sorted(topic.partitions):
+        registration = topic.partitions[number]
+        for broker in registration.replicas:
+            hosted.setdefault(broker, []).append(number)
+        if registration.leader == NO_LEADER:
+            leaderless.append(number)
+    wrong = [broker for broker, numbers in hosted.items() if sorted(topic.of_broker(broker)) != numbers]
+    if wrong or sorted(topic.leaderless()) != leaderless:
+        what = f"on broker {wrong[0]}" if wrong else "without a leader"
+        raise InvariantBroken(
+            "IMAGE",
+            f"{name} finds other partitions of {topic.name} {what} than there are, at offset {image.last_offset}",
+        )
+    if topic.digest() != Topic(topic.name, topic.id, topic.partitions).digest():
+        raise InvariantBroken("IMAGE", f"{name} has a digest of an earlier {topic.name}, at offset {image.last_offset}")
 
 
 def _pattern(image: MetadataImage) -> tuple[object, ...]:

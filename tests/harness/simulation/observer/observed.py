@@ -264,6 +264,7 @@ class HandMadeProcess:
     """The requests that its connections have not answered."""
     fetchers: dict[int, Any] = field(default_factory=dict)
     """Its fetchers, by leader."""
+    last_effects: int = 0
     sessions: dict[int, Any] = field(default_factory=dict)
     """The fetch sessions that it keeps, by id."""
     session_slots: int = 10

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -14,7 +15,7 @@ from squall.harness.simulation.observer.invariants import SWEEP, InvariantBroken
 from squall.harness.simulation.observer.rules.clients.looked_up_offsets import LookedUpOffsets
 from squall.harness.simulation.observer.rules.quorum.quorum_leader import QuorumLeader
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
@@ -23,6 +24,7 @@ from squall.nodes.metadata.records import (
     TopicRecord,
     encode_record,
 )
+from squall.nodes.metadata.topic import Topic
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
@@ -604,7 +606,7 @@ def test_epoch_breaks_when_an_epoch_goes_back() -> None:
     cluster.change(isr=[1, 2])
     image = cluster.processes["b2"].image
     old = image.topics[TOPIC_ID].partitions[0]
-    image.topics[TOPIC_ID].partitions[0] = type(old)(**{**fields(old), "partition_epoch": 0})
+    image.topics[TOPIC_ID].put(0, type(old)(**{**fields(old), "partition_epoch": 0}))
     raft = cluster.processes["b2"].raft
     raft.content.batches.append(sealed(raft.end_offset, 1, encode_record(TopicRecord(name="x", topic_id=bytes(16)))))
     raft.high_watermark = raft.end_offset
@@ -650,6 +652,47 @@ def test_image_breaks_when_a_name_stands_for_another_topic_than_it_has() -> None
     cluster = Cluster()
     del cluster.processes["b2"].image.topic_ids[TOPIC]
     with breaks("IMAGE", "b2 (broker) finds other topics by name than it has"):
+        cluster.change(isr=[1, 2])
+
+
+def forgets_a_replica(topic: Topic) -> None:
+    topic._hosted[1].remove(0)
+
+
+def finds_it_twice(topic: Topic) -> None:
+    topic._hosted[1].append(0)
+
+
+def finds_no_leader(topic: Topic) -> None:
+    topic._leaderless[0] = None
+
+
+def keeps_its_digest(topic: Topic) -> None:
+    topic._digest = b"of an earlier content"
+
+
+@pytest.mark.parametrize(
+    ("errs", "said"),
+    [
+        (forgets_a_replica, "finds other partitions of events on broker 1 than there are"),
+        (finds_it_twice, "finds other partitions of events on broker 1 than there are"),
+        (finds_no_leader, "finds other partitions of events without a leader than there are"),
+        (keeps_its_digest, "has a digest of an earlier events"),
+    ],
+)
+def test_image_breaks_when_an_image_finds_what_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, errs: Callable[[Topic], None], said: str
+) -> None:
+    cluster = Cluster()
+    put_all, errant = Topic.put_all, cluster.processes["b2"].image
+
+    def put(topic: Topic, registrations: Iterable[tuple[int, PartitionRegistration]]) -> None:
+        put_all(topic, registrations)
+        if topic is errant.topics[TOPIC_ID]:
+            errs(topic)
+
+    monkeypatch.setattr(Topic, "put_all", put)
+    with breaks("IMAGE", f"b2 (broker) {said}"):
         cluster.change(isr=[1, 2])
 
 

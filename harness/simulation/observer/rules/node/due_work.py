@@ -6,7 +6,7 @@ should be answered waits, an election is late. So the simulated host takes a tur
 come earlier (`SimProcess.EARLY`), and such a turn must send nothing, open and close nothing, and trace nothing.
 Asserted as well after each turn: a node that has served some requests of a queue, and has left others there, has asked
 to be called at once; no request to another node is left unsent; and a node that was called at the time that it had
-named does not name the same time again: it would be called in vain, and spin until the clock goes on.
+named, and did nothing, does not name the same time again: it would be called in vain again.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker
 on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once.
@@ -32,14 +32,15 @@ class DueWork(Rule):
         super().__init__(cluster)
         self._served: dict[str, tuple[int, int]] = {}
         """By host, how many requests its process had served of each queue, of data and of control, a turn before."""
-        self._named: dict[str, int] = {}
-        """By host, the time at which its process asked to be called, a turn before."""
+        self._named: dict[str, tuple[int, int]] = {}
+        """By host, the times that its process named after the turn before the last one, and after the last one."""
 
     def died(self, process: SimProcess) -> None:
         self._served.pop(process.name, None)
         self._named.pop(process.name, None)
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
+        self._named[process.name] = self._named.get(process.name, (NEVER, NEVER))[1], node.deadline()
         before = self._served.get(process.name, (0, 0))
         self._served[process.name] = node.data.served, node.control.served
         for channel, served in zip((node.data, node.control), before, strict=True):
@@ -51,13 +52,12 @@ class DueWork(Rule):
                 )
         if _has_unsent(node):
             raise InvariantBroken("DUE", f"{process.name} has left a request to another node unsent at {process.now}")
-        if node_of_quorum(node) is None:
-            return
-        due, named = node.deadline(), self._named.get(process.name, NEVER)
-        self._named[process.name] = due
-        if 0 < due == named <= process.now:
+
+    def turned_in_vain(self, process: SimProcess, node: BaseNode) -> None:
+        before, due = self._named[process.name]
+        if node_of_quorum(node) is not None and 0 < due == before <= process.now:
             raise InvariantBroken(
-                "DUE", f"{process.name} named the time {due}, was called at {process.now}, and names it again"
+                "DUE", f"{process.name} was called at {process.now}, did nothing, and names {due} again"
             )
 
     def turned_early(self, process: SimProcess, node: BaseNode, due: int, traced: Sequence[str]) -> None:
