@@ -1,7 +1,7 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log or a snapshot that is none, from a node that is no voter; a leader without an id, and a candidate whose log
-cannot be; changes of the voters that cannot be (`voters`); and to unregister a broker that is none. Afterwards the same
-leader leads in the same epoch.
+another log or a snapshot that is none, from a node that is no voter; a leader without an id or at no place, and a
+candidate whose log cannot be; changes of the voters that cannot be (`voters`); and to unregister a broker that is none.
+Afterwards the same leader leads in the same epoch.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from squall.workloads.clients.native.admin import METADATA_TOPIC
 
 TOPIC_IDS_SINCE = 13
 """The version of Fetch that names a topic by its id."""
+ENDPOINTS_SINCE = 1
+"""The version of BeginQuorumEpoch in which a leader says where it is."""
 NO_SNAPSHOT = 1 << 40
 """An offset at which no snapshot ends."""
 DIRECTORIES_SINCE = 2
@@ -71,6 +73,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
         await _impossible_elections(client, controller, metadata.cluster_id, before.leader_epoch)
+        await _impossible_addresses(client, controller, metadata.cluster_id, (before.leader_id, before.leader_epoch))
         await _strange_fetches(client, controller, metadata.cluster_id, before.leader_epoch)
         await _strange_snapshots(client, controller, metadata.cluster_id, before.leader_epoch)
         await voters.strange(client, controller, metadata.cluster_id)
@@ -139,6 +142,24 @@ async def _impossible_elections(
         _expect_refused(controller, f"Vote {name}", voted, ErrorCode.INVALID_REQUEST)
     log, nobody = (cluster, METADATA_TOPIC), (-1, epoch)
     await _expect_news_refused(client, controller, log, nobody, ErrorCode.INVALID_REQUEST, " without a leader")
+
+
+async def _impossible_addresses(
+    client: ConformanceClient, controller: Address, cluster: str | None, leader: tuple[int, int]
+) -> None:
+    """Nobody believes that this `leader`, an id and an epoch, is where no node can be. Only our own nodes are asked."""
+    if not client.knows_all:
+        return
+    for host, port in (("", 1), ("localhost", 0), ("x" * 256, 1)):
+        begun = begin_quorum_epoch.PartitionDataRequest(leader_id=leader[0], leader_epoch=leader[1])
+        endpoint = begin_quorum_epoch.LeaderEndpoint("CONTROLLER", host, port)
+        begin = begin_quorum_epoch.BeginQuorumEpochRequest(
+            cluster, -1, [begin_quorum_epoch.TopicDataRequest(METADATA_TOPIC, [begun])], [endpoint]
+        )
+        answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse, since=ENDPOINTS_SINCE)
+        _expect_refused(
+            controller, f"BeginQuorumEpoch of a leader at {host[:9]!r}:{port}", answer, ErrorCode.INVALID_REQUEST
+        )
 
 
 async def _strange_fetches(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:

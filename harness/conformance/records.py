@@ -271,17 +271,18 @@ async def refused_fetches(client: ConformanceClient, topic: CheckedTopic) -> Non
 
 
 async def limits(client: ConformanceClient, topic: CheckedTopic) -> None:
-    """A fetch of one byte brings one batch; one of more bytes than there are waits as long as it says."""
+    """A fetch of one byte, or of none, brings one batch (KIP-74); one of more bytes than there are waits as it says."""
     number = client.rng.randrange(len(topic.partitions))
     address, checked = topic.leader_of(number), topic.partitions[number]
     starts = [one for one in checked.batch_starts if one >= checked.start]
     if not starts:
         return
     at = client.rng.randrange(len(starts))
-    part = await fetch_one(client, address, topic, number, starts[at], most=1)
     ends = [*starts[1:], checked.end]
-    read = [one.offset for one in records_of(part)]
-    expect(address, f"a fetch of one byte at {starts[at]}", read, list(range(starts[at], ends[at])))
+    for most in (0, 1):
+        part = await fetch_one(client, address, topic, number, starts[at], most=most)
+        read = [one.offset for one in records_of(part)]
+        expect(address, f"a fetch of {most} bytes at {starts[at]}", read, list(range(starts[at], ends[at])))
     loop = asyncio.get_running_loop()
     began = loop.time()
     part = await fetch_one(client, address, topic, number, checked.end, least=FETCH_BYTES, wait_ms=WAIT_MS)

@@ -84,7 +84,7 @@ from squall.nodes.protocol.records import BatchHeader
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC, TopicPartition
-from squall.nodes.raft import snapshot_fetch
+from squall.nodes.raft import core, snapshot_fetch
 from squall.nodes.raft.config import Voter
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.elections import Elections
@@ -442,6 +442,12 @@ def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed:
 def test_a_controller_that_believes_a_candidate_whatever_its_log_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Elections, "_vote_error", _error_of_the_epoch)
     with pytest.raises(NotConforming, match=r"the errors of a strange Vote (without a log|of that epoch)"):
+        conformance(1, parts=(quorum.strangers,))
+
+
+def test_a_controller_that_believes_a_leader_wherever_it_is_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "check_endpoint", lambda endpoint: None)
+    with pytest.raises(NotConforming, match=r"the errors of a strange BeginQuorumEpoch of a leader at '':1"):
         conformance(1, parts=(quorum.strangers,))
 
 

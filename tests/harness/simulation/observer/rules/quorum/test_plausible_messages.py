@@ -12,6 +12,7 @@ from squall.harness.simulation.observer.state.observed_cluster import ObservedCl
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.protocol.messages import begin_quorum_epoch as begin
 from squall.nodes.protocol.messages import end_quorum_epoch as end
+from squall.nodes.protocol.requests.session import ClientSession
 
 C9 = 9
 """No node of the cluster."""
@@ -65,3 +66,30 @@ def test_a_leader_may_say_so_however_late_and_a_stranger_anything(message: Any) 
 def test_elect_breaks_when_a_node_says_that_it_leads_an_epoch_that_it_never_led(message: Any, led: str) -> None:
     with pytest.raises(InvariantBroken, match=rf"^ELECT: c2 is told by .* leads quorum epoch \d, which {led} has led"):
         Told().by(message)
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+def received(now: int, connection: int, frame: bytes) -> None:
+    """The input of a node that this test gives; the observer knows it by its name."""
+
+
+def refuses(*client_ids: str) -> None:
+    """C2 refuses a message in a turn in which these clients have sent a message of the quorum."""
+    told = Told()
+    told.rule.traced("implausible", {"what": "Vote of 1", "why": "its epoch is too far"})
+    frames = [b"".join(ClientSession(one).send_only(begins(1, 5), 0)) for one in client_ids]
+    process: Any = SimpleNamespace(name="c2", last_inputs=[(received, (7, frame)) for frame in frames])
+    told.rule.messages_seen(process, SimpleNamespace())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client_ids", [(), ("node-1",), ("node-1", "node-3")])
+def test_a_message_of_a_node_that_is_refused_breaks_elect(client_ids: tuple[str, ...]) -> None:
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c2 refused Vote of 1: its epoch is too far"):
+        refuses(*client_ids)
+
+
+def test_a_message_of_a_client_that_is_no_node_may_be_refused() -> None:
+    refuses("squall-conformance")
+    refuses("node-1", "squall-conformance")
