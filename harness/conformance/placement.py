@@ -25,6 +25,7 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
 
 TIMEOUT_MS = 5000
 PREFERRED, UNCLEAN, NO_TYPE = 0, 1, 7
+UNAVAILABLE = {int(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)}
 
 
 async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -55,6 +56,7 @@ async def moved(client: ConformanceClient, topic: CheckedTopic) -> None:
     expect(address, f"whether the leader epoch rises from {epoch}", checked.leader_epoch > epoch, not preferred)
     came = await _elect(client, address, topic, number, UNCLEAN)
     expect_error(address, f"an unclean election, led by {checked.leader}", came, ErrorCode.ELECTION_NOT_NEEDED)
+    await _elect_all(client, address)
     none = [(number, None)]
     expect_error(
         address, "to cancel what is done", await _alter(client, address, topic, none),
@@ -163,15 +165,33 @@ async def _alter(
     return found[0].error_code
 
 
+async def _elect_all(client: ConformanceClient, address: Address) -> None:
+    """An election of everything tells only of what needed one (KIP-460), and leaves nothing for the next one to do."""
+    request = ElectLeadersRequest(PREFERRED, None, TIMEOUT_MS)
+    await _elected(client, address, request)
+    response = await _elected(client, address, request)
+    told = {
+        (one.topic, part.partition_id): part.error_code
+        for one in response.replica_election_results
+        for part in one.partition_result
+    }
+    expect(address, "what an election of everything finds to do a second time", set(told.values()) - UNAVAILABLE, set())
+
+
 async def _elect(
     client: ConformanceClient, address: Address, topic: CheckedTopic, number: int, kind: int = PREFERRED
 ) -> int:
     request = ElectLeadersRequest(kind, [TopicPartitions(topic.name, [number])], TIMEOUT_MS)
+    response = await _elected(client, address, request)
+    found = [part for one in response.replica_election_results for part in one.partition_result]
+    expect(address, "the topic-partitions of ElectLeaders", [one.partition_id for one in found], [number])
+    return found[0].error_code
+
+
+async def _elected(client: ConformanceClient, address: Address, request: ElectLeadersRequest) -> ElectLeadersResponse:
     response = await client.ask(address, request, ElectLeadersResponse, since=1)
     if response.error_code == ErrorCode.REQUEST_TIMED_OUT:
         # The broker's connection to the controller has ended meanwhile. To elect twice changes nothing.
         response = await client.ask(address, request, ElectLeadersResponse, since=1)
     expect(address, "the error of ElectLeaders", response.error_code, 0)
-    found = [part for one in response.replica_election_results for part in one.partition_result]
-    expect(address, "the topic-partitions of ElectLeaders", [one.partition_id for one in found], [number])
-    return found[0].error_code
+    return response

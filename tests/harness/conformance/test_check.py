@@ -36,6 +36,8 @@ from squall.nodes.broker.requests import metadata_api
 from squall.nodes.broker.requests.offsets import OffsetsHandler
 from squall.nodes.broker.requests.produce import ProduceHandler
 from squall.nodes.controller import configs, features
+from squall.nodes.controller.leader_elections import LeaderElectionControl
+from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord, RemoveTopicRecord
@@ -60,7 +62,7 @@ from squall.nodes.protocol.messages.describe_configs import DescribeConfigsRespo
 from squall.nodes.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumResponse
 from squall.nodes.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
-from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from squall.nodes.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch
 from squall.nodes.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -435,7 +437,7 @@ def test_a_healthy_cluster_passes(brokers: int, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 4, 8, 9])
 def test_a_question_that_meets_the_end_of_an_idle_connection_is_sent_again(seed: int) -> None:
-    """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 2, 5 and 7."""
+    """With 10 ms, a write that a broker passes on may meet one too, and times out: so with seeds 2, 5 and 13."""
     conformance(seed, config={"connections.max.idle.ms": "10"})
 
 
@@ -551,6 +553,18 @@ def test_a_broker_that_takes_any_name_for_one_of_a_topic_is_seen(monkeypatch: py
     monkeypatch.setattr(metadata_api, "is_topic_name", lambda name: len(name) > 0 and name != ".." and "/" not in name)
     with pytest.raises(NotConforming, match=r"Metadata of 'x+': UNKNOWN_TOPIC_OR_PARTITION came"):
         conformance(1, (topics.legal_names,))
+
+
+def test_an_election_of_everything_that_tells_of_what_needs_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    elect = LeaderElectionControl.elect
+
+    def names_everything(control: LeaderElectionControl, image: MetadataImage, request: ElectLeadersRequest) -> Outcome:
+        named = [TopicPartitions(topic.name, list(topic.partitions)) for topic in image.topics.values()]
+        return elect(control, image, replace(request, topic_partitions=request.topic_partitions or named))
+
+    monkeypatch.setattr(LeaderElectionControl, "elect", names_everything)
+    with pytest.raises(NotConforming, match=r"what an election of everything finds to do a second time: \{84\}"):
+        conformance(1, (placement.moved,))
 
 
 def test_a_controller_that_takes_a_setting_for_a_list_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
