@@ -1041,7 +1041,11 @@ def puts_no_strays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def does_not_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A candidate whose time is over neither backs off nor stands again."""
-    monkeypatch.setattr(Quorum, "back_off", lambda self, now: None)
+
+    def waits(self: Quorum, now: int) -> None:
+        cast("Any", self.role).election_at = NEVER
+
+    monkeypatch.setattr(Quorum, "back_off", waits)
 
 
 def never_stands_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ to be called at once; no request to another node is left unsent; and a node that
 named, and did nothing, does not name the same time again: it would be called in vain again.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker
-on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once.
+on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once; a candidate that
+backs off for no time, since that is drawn.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from squall.harness.simulation.world.process import NEVER, SimProcess
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.effects import Effect, Send
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.raft.roles import Candidate, Role
 
 
 class DueWork(Rule):
@@ -55,7 +57,10 @@ class DueWork(Rule):
 
     def turned_in_vain(self, process: SimProcess, node: BaseNode) -> None:
         before, due = self._named[process.name]
-        if node_of_quorum(node) is not None and 0 < due == before <= process.now:
+        with_quorum = node_of_quorum(node)
+        if with_quorum is None or _backs_off(with_quorum.raft.role):
+            return
+        if 0 < due == before <= process.now:
             raise InvariantBroken(
                 "DUE", f"{process.name} was called at {process.now}, did nothing, and names {due} again"
             )
@@ -68,6 +73,10 @@ class DueWork(Rule):
             raise InvariantBroken(
                 "DUE", f"{process.name} named {_named(due)}, and when called at {process.now} it {', '.join(done[:4])}"
             )
+
+
+def _backs_off(role: Role) -> bool:
+    return isinstance(role, Candidate) and role.backing_off
 
 
 def _has_unsent(node: BaseNode) -> bool:

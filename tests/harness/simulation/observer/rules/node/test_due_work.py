@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ from squall.harness.simulation.world.process import NEVER
 from squall.nodes.node.effects import Close, Effect, Send
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.roles import Candidate
 
 DUE = 7_000
 FETCH = int(ApiKey.FETCH).to_bytes(2, "big") + b"the rest"
@@ -66,6 +69,7 @@ class Busy:
         self.data, self.control, self.due = Queue(), Queue(), NEVER
         self.process: Any = SimpleNamespace(name="b1", now=5_000)
         self.of_the_quorum: list[str] = []
+        self.role: Any = None
         self.broker: Any = None
 
     def turns(self) -> None:
@@ -84,7 +88,7 @@ class Busy:
             data=self.data,
             control=self.control,
             deadline=lambda: self.due,
-            raft=SimpleNamespace(requests=self.of_the_quorum),
+            raft=SimpleNamespace(requests=self.of_the_quorum, role=self.role),
             broker=self.broker,
         )
 
@@ -176,6 +180,15 @@ def test_the_next_process_has_named_nothing_yet() -> None:
     busy.names(5_000)
     busy.rule.died(busy.process)
     busy.does_nothing()
+
+
+@pytest.mark.parametrize("backing_off", [True, False])
+def test_a_candidate_may_back_off_for_no_time(backing_off: bool) -> None:
+    busy = Busy()
+    busy.names(5_000)
+    busy.role = Candidate(3, ReplicaKey(1), 5_000, 0, {}, {}, backing_off=backing_off)
+    with nullcontext() if backing_off else pytest.raises(InvariantBroken, match=r"^DUE: b1 was called at 5000, did"):
+        busy.does_nothing()
 
 
 def test_a_broker_on_zookeeper_may_be_due_again_at_once() -> None:
