@@ -12,7 +12,7 @@ from squall.harness.conformance.client import (
     expect,
     expect_error,
 )
-from squall.harness.conformance.quorum import described_quorum
+from squall.harness.conformance.quorum_description import described_quorum, metadata_log_of
 from squall.harness.conformance.records import fetch_one
 from squall.harness.conformance.topic import METADATA_BY_ID_SINCE, CheckedTopic, shown_topic
 from squall.nodes.protocol.errors import ErrorCode
@@ -64,14 +64,14 @@ async def cluster(client: ConformanceClient, topic: CheckedTopic) -> None:
 async def _named_by_id(client: ConformanceClient, address: Address, topic: CheckedTopic) -> None:
     """Metadata finds a topic by its id since version 12, and refuses an id in the one before (KIP-516)."""
     asked = MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id)
-    for since, until, error in (
-        (METADATA_BY_ID_SINCE, NEWEST, ErrorCode.NONE),
-        (METADATA_BY_ID_SINCE - 1, METADATA_BY_ID_SINCE - 1, ErrorCode.INVALID_REQUEST),
+    for versions, since, until, error in (
+        (f"v{METADATA_BY_ID_SINCE} or later", METADATA_BY_ID_SINCE, NEWEST, ErrorCode.NONE),
+        ("the version before", METADATA_BY_ID_SINCE - 1, METADATA_BY_ID_SINCE - 1, ErrorCode.INVALID_REQUEST),
     ):
         request = MetadataRequest(topics=[asked])
         found = await client.ask(address, request, MetadataResponse, since=since, until=until)
         codes = [one.error_code for one in found.topics]
-        expect(address, f"Metadata of a topic by its id, from v{since} on", codes, [int(error)])
+        expect(address, f"Metadata of a topic by its id, in {versions}", codes, [int(error)])
 
 
 async def _other_endpoints(client: ConformanceClient, address: Address, other: int) -> None:
@@ -160,7 +160,7 @@ async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
     address = client.any_broker()
     if not await client.serves(address, ApiKey.DESCRIBE_QUORUM):
         return
-    described = await described_quorum(client, address)
+    described = metadata_log_of(await described_quorum(client, address))
     voters = [one.replica_id for one in described.current_voters]
     expect(address, "the leader of the quorum", described.leader_id, *voters)
     ends = {one.replica_id: one.log_end_offset for one in described.current_voters}
@@ -177,7 +177,7 @@ async def quorum(client: ConformanceClient, topic: CheckedTopic) -> None:
 
 async def _voters_keep_up(client: ConformanceClient, address: Address) -> None:
     """In a cluster without faults, every voter has lately fetched all that the leader had then."""
-    described = await described_quorum(client, address, TIMES_SINCE)
+    described = metadata_log_of(await described_quorum(client, address, TIMES_SINCE))
     behind = {
         one.replica_id: one.last_fetch_timestamp - one.last_caught_up_timestamp for one in described.current_voters
     }

@@ -166,7 +166,7 @@ async def _alter(
 
 
 async def _elect_all(client: ConformanceClient, address: Address) -> None:
-    """An election of everything tells only of what needed one (KIP-460), and leaves nothing for the next one to do."""
+    """ElectLeaders for all topic-partitions names only those that needed an election (KIP-460); asked again, none."""
     request = ElectLeadersRequest(PREFERRED, None, TIMEOUT_MS)
     await _elected(client, address, request)
     response = await _elected(client, address, request)
@@ -175,7 +175,7 @@ async def _elect_all(client: ConformanceClient, address: Address) -> None:
         for one in response.replica_election_results
         for part in one.partition_result
     }
-    expect(address, "what an election of everything finds to do a second time", set(told.values()) - UNAVAILABLE, set())
+    expect(address, "what a second election for all topic-partitions names", set(told.values()) - UNAVAILABLE, set())
 
 
 async def _elect(

@@ -16,6 +16,7 @@ from squall.harness.conformance.client import (
     expect,
     expect_error,
 )
+from squall.harness.conformance.quorum_description import VOTERS_SINCE, described_quorum, metadata_log_of
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import (
@@ -25,13 +26,6 @@ from squall.nodes.protocol.messages import (
     fetch,
     fetch_snapshot,
     vote,
-)
-from squall.nodes.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    PartitionDataResponse,
-    TopicDataRequest,
 )
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -44,22 +38,6 @@ ENDPOINTS_SINCE = 1
 """The version of BeginQuorumEpoch in which a leader says where it is."""
 NO_SNAPSHOT = 1 << 40
 """An offset at which no snapshot ends."""
-DIRECTORIES_SINCE = 2
-"""The version of DescribeQuorum that names the directories of voters."""
-
-
-async def described_quorum(client: ConformanceClient, address: Address, since: int = 0) -> PartitionDataResponse:
-    """The quorum as a broker or controller describes it in a version from `since` on, once there is no error."""
-    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
-
-    async def attempt() -> PartitionDataResponse:
-        response = await client.ask(address, request, DescribeQuorumResponse, since=since)
-        expect(address, "the error of DescribeQuorum", response.error_code, 0)
-        described = response.topics[0].partitions[0]
-        expect(address, "the error of the metadata log", described.error_code, 0)
-        return described
-
-    return await client.settled(attempt)
 
 
 async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -68,7 +46,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
     if not client.controllers or not await client.serves(broker, ApiKey.DESCRIBE_QUORUM):
         return
     metadata = await client.ask(broker, MetadataRequest(topics=[]), MetadataResponse, since=4)
-    before = await described_quorum(client, broker, since=DIRECTORIES_SINCE)
+    before = metadata_log_of(await described_quorum(client, broker, since=VOTERS_SINCE))
     for controller in client.controllers:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
@@ -82,7 +60,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         await voters.impossible_places(client, controller, metadata.cluster_id, before)
         await voters.same_place(client, controller, metadata.cluster_id, broker)
     await _strange_broker(client, broker)
-    after = await described_quorum(client, broker)
+    after = metadata_log_of(await described_quorum(client, broker))
     told = (after.leader_id, after.leader_epoch)
     expect(
         broker, "leader and epoch of the quorum, after strange requests", told, (before.leader_id, before.leader_epoch)

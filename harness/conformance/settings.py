@@ -4,6 +4,7 @@ all of a request, or nothing.
 
 from __future__ import annotations
 
+from squall.harness.conformance.api_versions import ELIGIBLE_LEADERS
 from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
@@ -36,7 +37,8 @@ FEATURES_SINCE = 3
 MIN_ISR = "min.insync.replicas"
 CLUSTER = ""
 """The name of the resource that stands for all brokers."""
-LOWERED = "eligible.leader.replicas.version"
+LOWERED = ELIGIBLE_LEADERS
+"""The feature whose level may be lowered."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 VALIDATED_SINCE = 1
 SECONDS_MS = 5000

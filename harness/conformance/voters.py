@@ -16,26 +16,17 @@ from squall.harness.conformance.client import (
     UNKNOWN_ID,
     Address,
     ConformanceClient,
-    expect,
     expect_error,
 )
+from squall.harness.conformance.quorum_description import VOTERS_SINCE, described_quorum, metadata_log_of
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey, add_raft_voter, update_raft_voter
-from squall.nodes.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    PartitionDataResponse,
-    TopicDataRequest,
-)
+from squall.nodes.protocol.messages.describe_quorum import PartitionDataResponse
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from squall.workloads.clients.native.admin import METADATA_TOPIC
 
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 """Of a controller that does not lead, and of a quorum whose voters are configured."""
 TIMEOUT_MS = 1000
-PLACES_SINCE = 2
-"""The version of DescribeQuorum that names the directories and the listeners of voters."""
 
 VoterChange = add_raft_voter.AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
 Changed = add_raft_voter.AddRaftVoterResponse | update_raft_voter.UpdateRaftVoterResponse
@@ -73,7 +64,7 @@ async def impossible(client: ConformanceClient, controller: Address, cluster: st
         addition = add_raft_voter.AddRaftVoterRequest(cluster, TIMEOUT_MS, number, UNKNOWN_ID, listeners)
         await client.settled(
             partial(
-                _is_refused,
+                _is_answered,
                 client,
                 controller,
                 f"to add a voter {name}",
@@ -131,7 +122,7 @@ async def impossible_places(
         place.k_raft_version_feature.max_supported_version = 1
         await client.settled(
             partial(
-                _is_refused,
+                _is_answered,
                 client,
                 controller,
                 f"to move a voter {name}",
@@ -143,32 +134,25 @@ async def impossible_places(
 
 
 async def same_place(client: ConformanceClient, controller: Address, cluster: str | None, broker: Address) -> None:
-    """A voter that says again where it is changes nothing, and is answered.
-
-    Apache Kafka writes the voters anew, so only our own nodes are asked.
-    """
+    """A voter that says again where it is changes nothing, and is answered. Only our own nodes are asked."""
     if not client.knows_all or not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
         return
-    request = DescribeQuorumRequest([TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])])
-
-    async def attempt() -> None:
-        response = await client.ask(broker, request, DescribeQuorumResponse, since=PLACES_SINCE)
-        expect(broker, "the error of DescribeQuorum", response.error_code, 0)
-        described = response.topics[0].partitions[0]
-        voter = described.current_voters[0]
-        place = next(one.listeners[0] for one in response.nodes if one.node_id == voter.replica_id)
-        listener = update_raft_voter.Listener(place.name, place.host, place.port)
-        update = update_raft_voter.UpdateRaftVoterRequest(
-            cluster, described.leader_epoch, voter.replica_id, voter.replica_directory_id, [listener]
-        )
-        update.k_raft_version_feature.max_supported_version = 1
-        answer = await client.ask(controller, update, update_raft_voter.UpdateRaftVoterResponse)
-        expect_error(controller, "to leave a voter where it is", answer.error_code, ErrorCode.NONE, *NOT_HERE)
-
-    await client.settled(attempt)
+    response = await described_quorum(client, broker, since=VOTERS_SINCE)
+    quorum = metadata_log_of(response)
+    voter = quorum.current_voters[0]
+    place = next(one.listeners[0] for one in response.nodes if one.node_id == voter.replica_id)
+    listener = update_raft_voter.Listener(place.name, place.host, place.port)
+    update = update_raft_voter.UpdateRaftVoterRequest(
+        cluster, quorum.leader_epoch, voter.replica_id, voter.replica_directory_id, [listener]
+    )
+    update.k_raft_version_feature.max_supported_version = 1
+    answer = update_raft_voter.UpdateRaftVoterResponse
+    await client.settled(
+        partial(_is_answered, client, controller, "to leave a voter where it is", update, answer, ErrorCode.NONE)
+    )
 
 
-async def _is_refused(
+async def _is_answered(
     client: ConformanceClient,
     controller: Address,
     name: str,
@@ -177,5 +161,5 @@ async def _is_refused(
     error: ErrorCode,
 ) -> None:
     """While another change of the voters is not committed, a leader may refuse all with REQUEST_TIMED_OUT."""
-    refused = await client.ask(controller, change, answer)
-    expect_error(controller, name, refused.error_code, error, *NOT_HERE)
+    told = await client.ask(controller, change, answer)
+    expect_error(controller, name, told.error_code, error, *NOT_HERE)

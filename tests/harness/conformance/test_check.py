@@ -555,7 +555,9 @@ def test_a_broker_that_takes_any_name_for_one_of_a_topic_is_seen(monkeypatch: py
         conformance(1, (topics.legal_names,))
 
 
-def test_an_election_of_everything_that_tells_of_what_needs_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_election_for_all_topic_partitions_that_names_those_that_need_none_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     elect = LeaderElectionControl.elect
 
     def names_everything(control: LeaderElectionControl, image: MetadataImage, request: ElectLeadersRequest) -> Outcome:
@@ -563,7 +565,7 @@ def test_an_election_of_everything_that_tells_of_what_needs_none_is_seen(monkeyp
         return elect(control, image, replace(request, topic_partitions=request.topic_partitions or named))
 
     monkeypatch.setattr(LeaderElectionControl, "elect", names_everything)
-    with pytest.raises(NotConforming, match=r"what an election of everything finds to do a second time: \{84\}"):
+    with pytest.raises(NotConforming, match=r"what a second election for all topic-partitions names: \{84\}"):
         conformance(1, (placement.moved,))
 
 

@@ -84,7 +84,7 @@ class ObservedImages:
         if image.last_offset > self.newest_offset:
             self.newest_offset, self.newest_image = image.last_offset, image
         known = self._known.setdefault(place, {})
-        checked: dict[bytes, None] = {}
+        checked: set[bytes] = set()
         for topic, number, registration in image.all_partitions():
             key = (topic.id, number)
             before = known.get(key)
@@ -92,7 +92,7 @@ class ObservedImages:
                 continue
             known[key] = registration
             if topic.id not in checked:
-                checked[topic.id] = None
+                checked.add(topic.id)
                 _check_found(place[0], image, topic)
             ids = self.topic_ids.setdefault(topic.name, [])
             if topic.id not in ids:

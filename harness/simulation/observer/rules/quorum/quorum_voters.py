@@ -40,11 +40,9 @@ from squall.nodes.protocol.records import BatchHeader, control_kind, parse_recor
 from squall.nodes.protocol.requests.session import ServerRequest
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Follower, Leader
+from squall.nodes.raft.voters import KRAFT_VERSION, KRAFT_VOTERS
 
 Voters = frozenset[int]
-KRAFT_VERSION: Final = 5
-KRAFT_VOTERS: Final = 6
-"""The kinds of control records (KIP-853)."""
 ADDITIONS: Final = wire_keys(ApiKey.ADD_RAFT_VOTER)
 
 

@@ -63,9 +63,8 @@ class IndexFiles(Rule):
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         if self._opening:
-            opening = self._opening[:]
+            opening, self._opening = self._opening, []
             self._opened.setdefault(process.name, set()).update(opening)
-            self._opening.clear()
             if not process.disk.errors:
                 with process.disk.at_no_cost():
                     _check_opened(process, opening)
@@ -93,10 +92,7 @@ def _check_opened(process: SimProcess, opened: list[str]) -> None:
     disk = process.disk
     for directory in opened:
         for name in sorted(one for one in disk.list(directory) if one.endswith(LOG))[:-1]:
-            base = int(name.removesuffix(LOG))
-            missing = [
-                one for one in (index_name(base), time_index_name(base)) if not disk.exists(join(directory, one))
-            ]
+            missing = _missing(disk, directory, int(name.removesuffix(LOG)))
             if missing and disk.content(join(directory, name)):
                 raise InvariantBroken(
                     "INDEX", f"{process.name} has opened {directory}, and {missing[0]} is missing, beside its segment"
@@ -108,10 +104,11 @@ def _mistakes(disk: SimDisk, directory: str, cut: set[str]) -> Iterator[str]:
         if name.endswith(LOG):
             base = int(name.removesuffix(LOG))
             batches = dict(_batches(disk.content(join(directory, log_name(base))) or b""))
-            index, path = disk.content(join(directory, index_name(base))), join(directory, time_index_name(base))
+            for missing in _missing(disk, directory, base) if batches else ():
+                yield f"{directory}/{missing} is missing, of a segment with {len(batches)} batches"
+            yield from _misplaced(disk.content(join(directory, index_name(base))), directory, base, batches)
+            path = join(directory, time_index_name(base))
             times = disk.content(path)
-            yield from _missing(index, times, directory, base, batches)
-            yield from _misplaced(index, directory, base, batches)
             yield from _misdated(times, directory, base, batches)
             if not disk.damaged_files and path not in cut:
                 yield from _unfinished(times, directory, base, batches)
@@ -125,12 +122,9 @@ def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
         position += header.size
 
 
-def _missing(
-    index: bytes | None, times: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]
-) -> Iterator[str]:
-    for name, content in ((index_name(base), index), (time_index_name(base), times)):
-        if content is None and batches:
-            yield f"{directory}/{name} is missing, of a segment with {len(batches)} batches"
+def _missing(disk: SimDisk, directory: str, base: int) -> list[str]:
+    """Return the names of the index files that a segment lacks."""
+    return [name for name in (index_name(base), time_index_name(base)) if not disk.exists(join(directory, name))]
 
 
 def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:
