@@ -329,15 +329,9 @@ class Connections:
         connection = self._open.get(identity)
         return () if connection is None else connection.in_flight
 
-    def memory_of(self, channel: RequestChannel) -> int:
-        """Bytes that the open connections of a channel make the node hold: what its budget should count."""
-        return sum(connection.memory for connection in self._open.values() if connection.channel is channel)
-
-    def waiting(self, channel: RequestChannel) -> Iterator[Inbound]:
-        """Return the answered requests of a channel whose responses wait for those of earlier requests."""
-        for connection in self._open.values():
-            if connection.channel is channel:
-                yield from (inbound for inbound in connection.in_flight if inbound.answered)
+    def of_channel(self, channel: RequestChannel) -> Iterator[Connection]:
+        """Return the open connections that feed a channel; for observers."""
+        return (connection for connection in self._open.values() if connection.channel is channel)
 
     def unanswered(self) -> Iterator[Inbound]:
         """Return the requests without an answer, of all connections that are open."""

@@ -10,6 +10,8 @@ import pytest
 from squall.harness.simulation.observer.rules.node.counted_memory import EVERY, CountedMemory
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
+from squall.nodes.node.channels import ELEMENT_COST, FETCHES_MAX, Connection
+from squall.nodes.protocol.messages.metadata import MetadataRequest
 from tests.nodes.node.test_node import CLIENT, Host
 
 HOLDER = 7
@@ -54,17 +56,84 @@ def test_what_counts_and_is_held_by_nobody_breaks_budget() -> None:
     watched.turn(EVERY + 1)
 
 
-def waits(watched: Watched, charge: int) -> None:
-    """A response of ten bytes waits for an earlier one, and counts as so many."""
-    inbound = SimpleNamespace(charge=charge, chunks=[b"12345", b"67890"])
-    connections = watched.node.connections
-    connections.waiting = lambda channel: iter([inbound] if channel is watched.node.data else [])  # type: ignore
+def has(watched: Watched, charge: int, *, size: int = 10, is_fetch: bool = False, **state: Any) -> Connection:
+    """A request of so many bytes, which counts as `charge`; `state` is how far it has come."""
+    inbound = SimpleNamespace(charge=charge, size=size, is_fetch=is_fetch, **{**UNSERVED, **state})
+    connection = watched.node.connections.find(HOLDER)
+    assert connection is not None
+    connection.in_flight.append(inbound)  # type: ignore[arg-type]
+    connection.use(charge)
+    return connection
+
+
+UNSERVED = {"request": None, "answered": False, "chunks": None}
+PARKED = {"request": SimpleNamespace(elements=3)}
 
 
 def test_a_response_that_waits_counts_with_its_size() -> None:
     watched = Watched()
-    waits(watched, 10)
+    answered = PARKED | {"answered": True, "chunks": [b"12345", b"67890"]}
+    has(watched, 10, size=99, **answered)
     watched.turn()
-    waits(watched, 9)
-    with pytest.raises(InvariantBroken, match=r"^BUDGET: n1: a response of 10 bytes waits on the data plane .* as 9$"):
+    has(watched, 9, size=99, **answered)
+    with pytest.raises(InvariantBroken, match=r"a response that waits for earlier ones of 10 bytes, .* counts as 9$"):
+        watched.turn()
+
+
+def test_a_request_that_waits_for_its_answer_counts_with_its_decoded_items() -> None:
+    watched = Watched()
+    has(watched, 3 * ELEMENT_COST, **PARKED)
+    watched.turn()
+    has(watched, 10, **PARKED)
+    with pytest.raises(InvariantBroken, match=r"connection 7 .* that waits for its answer of 768 bytes, .* as 10$"):
+        watched.turn()
+
+
+def test_a_request_that_waits_to_be_served_counts_with_its_frame_also_when_its_connection_has_ended() -> None:
+    watched = Watched()
+    watched.host.send(HOLDER, MetadataRequest(), 12)
+    connection = watched.node.connections.find(HOLDER)
+    assert connection is not None
+    assert connection.queued_bytes == watched.node.data.bytes > 0
+    watched.turn()
+    connection.queued_bytes -= 1
+    with pytest.raises(
+        InvariantBroken, match=r"^BUDGET: n1: connection 7 .* bytes of requests to be served, and \d+ are$"
+    ):
+        watched.turn()
+    watched.node.closed(watched.host.now, HOLDER)
+    assert watched.node.data.bytes
+    watched.turn()
+
+
+def test_what_a_connection_counts_is_what_it_holds() -> None:
+    watched = Watched()
+    connection = watched.node.connections.find(HOLDER)
+    assert connection is not None
+    connection.use(5)
+    with pytest.raises(InvariantBroken, match=r"counts 105 bytes; its host holds 100, 0 leave .* its requests have 0$"):
+        watched.turn()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_a_channel_counts_the_bytes_that_wait_in_it(wrong: int) -> None:
+    watched = Watched()
+    watched.node.data.bytes += wrong
+    with pytest.raises(InvariantBroken, match=rf"the data plane counts {wrong} bytes of 0 requests that wait"):
+        watched.turn()
+
+
+def test_a_connection_has_no_more_fetches_without_an_answer_than_it_may() -> None:
+    watched = Watched()
+    for _ in range(FETCHES_MAX):
+        has(watched, 3 * ELEMENT_COST, is_fetch=True, **PARKED).fetches += 1
+    has(watched, 10, is_fetch=True).queued_bytes += 10
+    watched.node.data.bytes += 10
+    watched.node.data._queue.append(SimpleNamespace())  # type: ignore[arg-type]
+    watched.turn()
+    connection = has(watched, 3 * ELEMENT_COST, is_fetch=True, **PARKED)
+    with pytest.raises(InvariantBroken, match=r"counts 2 fetches without an answer; there are 3, and may be 2$"):
+        watched.turn()
+    connection.fetches += 1
+    with pytest.raises(InvariantBroken, match=r"counts 3 fetches without an answer; there are 3, and may be 2$"):
         watched.turn()
