@@ -7,7 +7,8 @@ A voter cannot see that a node which announces or ends its leadership never led 
 as out of date, and follows whoever names a later one. So the observer looks at each BeginQuorumEpoch and EndQuorumEpoch
 that is answered. Legal: one that arrives long after another leads, and one of a node that stopped in the turn in which
 it began to lead (`push-raft` seed 70006), even before it traced that: by its quorum state it comes back as a resigned
-leader (`worlds` seed 1004106).
+leader (`worlds` seed 1004106). A node that sends one says where it listens: a voter that does not know the address of
+the leader fetches nothing.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class PlausibleMessages(Rule):
                     f"{process.name} is told by {type(message).__name__} that {self.cluster.names[leader]} leads "
                     f"quorum epoch {part.leader_epoch}, which {has_led} has led",
                 )
+        if not message.leader_endpoints and (request.client_id or "").startswith(NODE):
+            raise InvariantBroken(
+                "ELECT", f"{process.name} is sent {type(message).__name__} by {request.client_id}, without its address"
+            )
 
     def messages_seen(self, process: SimProcess, node: Node) -> None:
         refused, self._refused = self._refused, []

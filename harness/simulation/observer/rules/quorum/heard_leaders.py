@@ -5,7 +5,8 @@ the timeout, the voter stands against a leader that runs. For pieces of a snapsh
 snapshot or a slow link: most downloads end long before the timeout.
 
 The rule runs after a turn in which a follower has appended what it fetched, or written a piece of a snapshot. The
-timeout then ends one fetch timeout later, or an eighth of it later (buggify place `early-fetch-timeout`).
+timeout then ends one fetch timeout later, or an eighth of it later (buggify place `early-fetch-timeout`). The follower
+also remembers that it has heard its leader, since that is its reason to refuse pre-votes (KIP-996).
 
 Source: KIP-595, QC-05, QC-18, SN-05. Legal: another role than before the turn; a leader that has resigned
 (EndQuorumEpoch), whose responses no longer count; a snapshot that the follower writes itself (`worlds` 1011965);
@@ -85,6 +86,12 @@ class HeardLeaders(Rule):
 
 
 def _check(process: SimProcess, role: Follower, timeout: int) -> None:
+    if not role.heard:
+        raise InvariantBroken(
+            "ELECT",
+            f"{process.name} has appended what leader {role.leader_id} of quorum epoch {role.epoch} sent, and does not "
+            "count it as heard",
+        )
     patience = role.give_up_at - process.now
     if patience not in (timeout, timeout // EARLY):
         raise InvariantBroken(

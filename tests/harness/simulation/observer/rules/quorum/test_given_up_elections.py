@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +14,10 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.nodes.raft.config import NEVER
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from squall.nodes.raft.transitions import BACKOFF_BASE
 
 EPOCH, BEGAN, ENDS = 5, 1_000, 2_000
+FETCH_TIMEOUT, BACKOFF_MAX = 12_000, 500_000
 
 
 class Election:
@@ -31,7 +35,12 @@ class Election:
 
     def turns(self, now: int) -> None:
         self.process.now = now
-        config = SimpleNamespace(node_id=1)
+        config = SimpleNamespace(
+            node_id=1,
+            controller_quorum_election_timeout_ms=5,
+            controller_quorum_fetch_timeout_ms=FETCH_TIMEOUT // 1_000,
+            controller_quorum_election_backoff_max_ms=BACKOFF_MAX // 1_000,
+        )
         self.rule.turned(self.process, SimpleNamespace(raft=self.raft, config=config, broker=None))  # type: ignore[arg-type]
 
     def refused_by(self, *voters: int) -> Election:
@@ -154,3 +163,41 @@ def test_a_voter_that_lets_its_time_pass_breaks_it(role: object) -> None:
 def test_an_observer_waits_for_no_election() -> None:
     election = Election()
     election.becomes(Unattached(EPOCH, None, NEVER), 9_000)
+
+
+@pytest.mark.parametrize("further", [0, 1])
+@pytest.mark.parametrize(
+    "role",
+    [
+        Unattached(EPOCH, None, BEGAN + FETCH_TIMEOUT),
+        Candidate(EPOCH, ReplicaKey(1), 0, BEGAN + FETCH_TIMEOUT, {}, {1: True}),
+        Candidate(EPOCH, ReplicaKey(1), 0, BEGAN + 2 * BACKOFF_BASE, {}, {1: True}, backing_off=True),
+        Candidate(EPOCH, ReplicaKey(1), 3, BEGAN + BACKOFF_MAX, {}, {1: True}, backing_off=True),
+    ],
+    ids=["waits", "stands", "backs off from the first election", "backs off from a later one"],
+)
+def test_a_voter_that_waits_for_longer_than_it_may_breaks_it(role: Any, further: int) -> None:
+    election = Election()
+    election.rule.died(election.process)
+    late = replace(role, election_at=role.election_at + further)
+    with (
+        pytest.raises(InvariantBroken, match=r"^ELECT: c1 is .* will be for \d+1 us; \d+0 us are the most$")
+        if further
+        else (nullcontext())
+    ):
+        election.becomes(late, BEGAN)
+
+
+@pytest.mark.parametrize("votes", [{}, {1: False}, {2: True}])
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_who_stands_and_does_not_count_its_own_vote_breaks_it(votes: dict[int, bool], *, pre_vote: bool) -> None:
+    election = Election(pre_vote=pre_vote)
+    election.role.votes = votes
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 is .* in quorum epoch 5, and does not count its own vote$"):
+        election.turns(BEGAN + 1)
+
+
+def test_who_has_left_the_voters_has_no_vote_of_its_own() -> None:
+    election = Election()
+    election.role.votes, election.raft.voters.ids = {}, (2, 3)
+    election.turns(BEGAN + 1)

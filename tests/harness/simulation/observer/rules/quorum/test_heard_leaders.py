@@ -27,7 +27,7 @@ class Following:
         cluster.names = {1: "c1", 2: "c2"}
         self.rule = HeardLeaders(cluster)
         self.process: Any = SimpleNamespace(name="c1", now=0, disk=SimDisk(Random(0)))
-        self.role = Follower(5, 2, TIMEOUT)
+        self.role = Follower(5, 2, TIMEOUT, heard=True)
         raft = SimpleNamespace(role=self.role, pulls=pulls)
         config = SimpleNamespace(node_id=1, controller_quorum_fetch_timeout_ms=TIMEOUT // 1_000)
         self.node: Any = SimpleNamespace(raft=raft, config=config, broker=None)
@@ -64,6 +64,15 @@ def test_a_follower_that_does_not_count_what_it_has_appended_breaks_elect() -> N
         InvariantBroken, match=r"^ELECT: c1 has appended what leader 2 of quorum epoch 5 sent, .* in 1500000 us, not in"
     ):
         following.turns(500_000)
+
+
+def test_a_follower_that_does_not_remember_its_leader_breaks_elect() -> None:
+    following = Following()
+    following.role.heard = False
+    following.turns(400_000)
+    following.appends()
+    with pytest.raises(InvariantBroken, match=r"^ELECT: c1 has appended .*, and does not count it as heard$"):
+        following.turns(500_000, 500_000 + TIMEOUT)
 
 
 def test_a_follower_that_does_not_count_a_piece_of_a_snapshot_breaks_elect() -> None:

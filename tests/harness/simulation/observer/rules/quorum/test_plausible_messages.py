@@ -38,9 +38,9 @@ class Told:
         ):
             self.rule.traced("state", {"node": node, "epoch": epoch, "role": role, "leader": leader})
 
-    def by(self, message: Any) -> None:
+    def by(self, message: Any, client_id: str | None = None) -> None:
         process: Any = SimpleNamespace(name="c2")
-        request: Any = SimpleNamespace(body=message)
+        request: Any = SimpleNamespace(body=message, client_id=client_id)
         self.rule.answered(process, SimpleNamespace(), request)  # type: ignore[arg-type]
 
 
@@ -66,6 +66,17 @@ def test_a_leader_may_say_so_however_late_and_a_stranger_anything(message: Any) 
 def test_elect_breaks_when_a_node_says_that_it_leads_an_epoch_that_it_never_led(message: Any, led: str) -> None:
     with pytest.raises(InvariantBroken, match=rf"^ELECT: c2 is told by .* leads quorum epoch \d, which {led} has led"):
         Told().by(message)
+
+
+def test_elect_breaks_when_a_node_does_not_say_where_it_leads() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^ELECT: c2 is sent EndQuorumEpochRequest by node-1, without its address$"
+    ):
+        Told().by(ends(1, 5), "node-1")
+    message = ends(1, 5)
+    message.leader_endpoints = [end.LeaderEndpoint(name="CONTROLLER", host="c1", port=9093)]
+    Told().by(message, "node-1")
+    Told().by(ends(1, 5), "squall-conformance")
 
 
 # -- what is refused ----------------------------------------------------------------------------------------------
