@@ -258,6 +258,10 @@ class Links:
                 for waiting in link.waiting:
                     yield link.node, waiting.request.message.API_KEY
 
+    def first_timeout(self) -> int:
+        """When the first request times out that waits to be sent, NEVER without one; for observers."""
+        return min((waiting.deadline for link in self._links.values() for waiting in link.waiting), default=NEVER)
+
     # -- connections ----------------------------------------------------------------------------------------------
 
     def opened(self, now: int, connection: int) -> None:

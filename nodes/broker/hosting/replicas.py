@@ -385,9 +385,12 @@ class Replicas:
             due = fetcher.deadline()
             if due < nearest:
                 nearest = due
-        if self._by_id:
-            return min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
-        return nearest
+        return min(nearest, self.next_look) if self._by_id else nearest
+
+    @property
+    def next_look(self) -> int:
+        """When members that lag, high watermarks to write or retention are due, if it hosts anything."""
+        return min(self._shrink_due, self._checkpoint_due, self._retention_due)
 
     @property
     def has_requests(self) -> bool:

@@ -5,8 +5,9 @@ the next input: where traffic is dense nothing shows it, and in a quiet cluster 
 should be answered waits, an election is late. So the simulated host takes a turn more before some of the inputs that
 come earlier (`SimProcess.EARLY`), and such a turn must send nothing, open and close nothing, and trace nothing.
 Asserted as well after each turn: a node that has served some requests of a queue, and has left others there, has asked
-to be called at once; no request to another node is left unsent; and a node that was called at the time that it had
-named, and did nothing, does not name the same time again: it would be called in vain again.
+to be called at once; no request to another node is left unsent; a node that was called at the time that it had named,
+and did nothing, does not name the same time again: it would be called in vain again; and no node names a later time than
+that at which a request that waits to be sent times out, or at which a broker looks at its replicas.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker
 on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once; a candidate that
@@ -15,7 +16,7 @@ backs off for no time, since that is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
@@ -42,18 +43,22 @@ class DueWork(Rule):
         self._named.pop(process.name, None)
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
-        self._named[process.name] = self._named.get(process.name, (NEVER, NEVER))[1], node.deadline()
+        due = node.deadline()
+        self._named[process.name] = self._named.get(process.name, (NEVER, NEVER))[1], due
         before = self._served.get(process.name, (0, 0))
         self._served[process.name] = node.data.served, node.control.served
         for channel, served in zip((node.data, node.control), before, strict=True):
-            if channel.served > served and len(channel) and node.deadline() > process.now:
+            if channel.served > served and len(channel) and due > process.now:
                 raise InvariantBroken(
                     "DUE",
                     f"{process.name} has served some requests of a queue at {process.now}, has left {len(channel)} "
-                    f"there, and named {_named(node.deadline())}",
+                    f"there, and named {_named(due)}",
                 )
         if _has_unsent(node):
             raise InvariantBroken("DUE", f"{process.name} has left a request to another node unsent at {process.now}")
+        for what, at in _parts(node):
+            if due > at:
+                raise InvariantBroken("DUE", f"{process.name} named {_named(due)}, and {what} at {at}")
 
     def turned_in_vain(self, process: SimProcess, node: BaseNode) -> None:
         before, due = self._named[process.name]
@@ -77,6 +82,13 @@ class DueWork(Rule):
 
 def _backs_off(role: Role) -> bool:
     return isinstance(role, Candidate) and role.backing_off
+
+
+def _parts(node: BaseNode) -> Iterator[tuple[str, int]]:
+    """Yield what a node will have to do, and when."""
+    yield "a request that waits to be sent times out", node.links.first_timeout()
+    if node_of_quorum(node) is not None and node.broker is not None and len(node.broker.replicas):
+        yield "its broker looks at its replicas", node.broker.replicas.next_look
 
 
 def _has_unsent(node: BaseNode) -> bool:

@@ -71,6 +71,7 @@ class Busy:
         self.of_the_quorum: list[str] = []
         self.role: Any = None
         self.broker: Any = None
+        self.first_timeout = NEVER
 
     def turns(self) -> None:
         self.rule.turned(self.process, self.node())
@@ -90,7 +91,14 @@ class Busy:
             deadline=lambda: self.due,
             raft=SimpleNamespace(requests=self.of_the_quorum, role=self.role),
             broker=self.broker,
+            links=SimpleNamespace(first_timeout=lambda: self.first_timeout),
         )
+
+
+class Replicas(list[str]):
+    """The replicas of a broker, at which it looks at 6,000."""
+
+    next_look = 6_000
 
 
 @pytest.mark.parametrize("queue", ["data", "control"])
@@ -135,7 +143,7 @@ def test_another_process_has_served_nothing_yet() -> None:
 @pytest.mark.parametrize("whose", ["the quorum", "the broker"])
 def test_a_request_to_another_node_that_is_left_unsent_breaks_due(whose: str) -> None:
     busy = Busy()
-    busy.broker = SimpleNamespace(has_requests=whose == "the broker")
+    busy.broker = SimpleNamespace(has_requests=whose == "the broker", replicas=Replicas())
     if whose == "the quorum":
         busy.of_the_quorum.append("a vote")
     with pytest.raises(InvariantBroken, match=r"^DUE: b1 has left a request to another node unsent at 5000"):
@@ -144,8 +152,35 @@ def test_a_request_to_another_node_that_is_left_unsent_breaks_due(whose: str) ->
 
 def test_a_broker_whose_requests_are_all_sent_is_sound() -> None:
     busy = Busy()
-    busy.broker = SimpleNamespace(has_requests=False)
+    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas())
     busy.turns()
+
+
+# -- what is named too late ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("due", [0, 6_000])
+def test_a_node_may_be_called_as_soon_as_something_is_due(due: int) -> None:
+    busy = Busy()
+    busy.first_timeout = 6_000
+    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas(["orders-0"]))
+    busy.names(due)
+
+
+def test_a_request_that_times_out_before_the_time_named_breaks_due() -> None:
+    busy = Busy()
+    busy.first_timeout = 6_000
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 named the time 6001, and a request .* times out at 6000$"):
+        busy.names(6_001)
+
+
+def test_a_look_at_replicas_before_the_time_named_breaks_due_where_there_are_some() -> None:
+    busy = Busy()
+    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas())
+    busy.names(NEVER)
+    busy.broker.replicas.append("orders-0")
+    with pytest.raises(InvariantBroken, match=r"^DUE: b1 named nothing .*, and its broker looks at .* at 6000$"):
+        busy.turns()
 
 
 # -- the same time again ------------------------------------------------------------------------------------------
