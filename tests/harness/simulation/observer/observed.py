@@ -159,7 +159,7 @@ class HandMadeReplica:
         return list(self.fetched_by.items())
 
     def followers_caught_up(self) -> dict[int, int]:
-        return {}
+        return dict.fromkeys(self.known_ends, -NEVER)
 
     def follower_ends(self) -> dict[int, int]:
         return self.known_ends
@@ -335,6 +335,7 @@ class HandMadeProcess:
             all=lambda: [] if hosted is None else [hosted],
             fetcher_of=self.fetchers.get,
             is_busy=self.is_busy,
+            next_look=NEVER,
         )
         registration = self.image.brokers.get(self.node_id)
         epoch = -1 if registration is None else registration.epoch
@@ -378,7 +379,9 @@ class HandMadeProcess:
             if self.is_active
             else None,
             broker=broker,
-            links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),
+            links=SimpleNamespace(
+                described=lambda connection: "the fetch link to broker 2", first_timeout=lambda: NEVER
+            ),
         )
 
 

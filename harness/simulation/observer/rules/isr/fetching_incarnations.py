@@ -13,12 +13,17 @@ that goes by an earlier incarnation counts what may have been lost with it, unti
 Asserted when a Fetch of a follower is answered, for what it names and gets without an error. Legal: a fetch that is
 served after a newer one has been; a leader that begins a new epoch, in which it knows nothing yet.
 
+And a leader proposes that a follower joins the ISR only if its own metadata say that this incarnation may: its broker
+is active, that is unfenced and not stopping, and the leader knows the follower by the epoch of that registration. The
+controller refuses others, so nothing but a refusal shows it. Asserted by the metadata as they are at the proposal.
+
 Source: requirement IS-08, KIP-841, KIP-903.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from squall.harness.simulation.observer.rules.rule import (
     ReplicaTurn,
@@ -28,6 +33,7 @@ from squall.harness.simulation.observer.rules.rule import (
     replica_named,
 )
 from squall.harness.simulation.observer.state.fetch_positions import place_of
+from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.broker.hosting.replicas import Replicas
@@ -42,7 +48,37 @@ NO_EPOCH = -1
 class FetchingIncarnations(Rule):
     """See the module."""
 
+    events = ("isr_proposed",)
+
+    def __init__(self, cluster: ObservedCluster) -> None:
+        super().__init__(cluster)
+        self._unfit: list[str] = []
+        """What was wrong with proposals of a turn that is not examined yet."""
+
+    def traced(self, name: str, fields: Mapping[str, Any]) -> None:
+        process = self.cluster.processes[self.cluster.names[int(fields["broker"])]]
+        node = node_of_quorum(process.node)
+        if node is None or node.broker is None:
+            return
+        hosted = node.broker.replicas.by_id(bytes(fields["topic_id"]), int(fields["partition"]))
+        if hosted is None:
+            return
+        replica = hosted.replica
+        known = dict(replica.follower_epochs())
+        for member in sorted(set(fields["isr"]) - {*replica.isr, replica.broker}):
+            registered = node.broker.image.brokers.get(member)
+            if registered is None or not registered.active or known.get(member) != registered.epoch:
+                self._unfit.append(
+                    f"{replica.topic}-{replica.partition}: its leader {process.name} proposes that broker {member} "
+                    f"joins the ISR, which it knows by epoch {known.get(member)}; its metadata have {registered}"
+                )
+
+    def died(self, process: SimProcess) -> None:
+        self._unfit.clear()
+
     def replica_examined(self, turn: ReplicaTurn, committed_before: int) -> None:
+        if self._unfit:
+            raise InvariantBroken("IS-08", self._unfit[0])
         replica = turn.replica
         if not replica.is_leader or node_of_quorum(turn.process.node) is None:
             return

@@ -5,7 +5,8 @@ loses records where settings allow that. It comes back soon, so nobody notices. 
 had all that the leader had then. Its fetches prove it: one that names the leader's log end, or one whose offset is at
 or above what the leader's log end was at its fetch before. Asserted when a leader proposes an ISR without a member: the
 member was caught up for the last time more than `replica.lag.time.max.ms` ago. And when a leader's replica is examined:
-it knows of each follower that lacks something now that it was caught up then, or later.
+it knows of each follower that lacks something now that it was caught up then, or later; and it takes none for caught up
+at a time at which the follower lacked something. Such a member would stay, and hold the high watermark.
 
 Only fetches count that the leader has answered without an error or a request to truncate, and as the fetch before only
 one of the same fetch session with the epoch before: the leader may have got others whose answers were never sent. The
@@ -56,6 +57,8 @@ class _Leadership:
     """The leader's log ends, each since the time at the same place of `times`."""
     caught_up: dict[int, int] = field(default_factory=dict)
     """By broker id, when the follower was caught up for the last time."""
+    reached: dict[int, int] = field(default_factory=dict)
+    """By broker id, the highest offset at which the leader has known the follower's log to end."""
 
     def note_end(self, now: int, end: int) -> None:
         if self.ends and self.ends[-1] == end:
@@ -67,6 +70,10 @@ class _Leadership:
         self.ends.append(end)
         if len(self.ends) > KEPT_ENDS:
             del self.times[: KEPT_ENDS // 2], self.ends[: KEPT_ENDS // 2]
+
+    def lacked(self, offset: int, time: int) -> bool:
+        """Return whether a log that ends at `offset` lacked something that the leader had after a turn at `time`."""
+        return bool(self.times) and self.times[0] <= time and not self.had_all(offset, time)
 
     def had_all(self, offset: int, time: int) -> bool:
         """Return whether a log that ends at `offset` had all that the leader had after a turn at `time`."""
@@ -142,6 +149,16 @@ class KeptMembers(Rule):
     def _check_known(self, turn: ReplicaTurn, led: _Leadership) -> None:
         """Check when each follower was caught up, as the leader knows it. One that has everything now is so anyway."""
         ends, known = turn.replica.follower_ends(), turn.replica.followers_caught_up()
+        for follower, end in ends.items():
+            led.reached[follower] = max(end, led.reached.get(follower, end))
+            if led.lacked(led.reached[follower], known[follower] - SLACK):
+                raise InvariantBroken(
+                    "IS-03",
+                    f"{turn.watched.log.name}: leader {turn.process.name} of epoch {led.epoch} believes that "
+                    f"{self.cluster.names[follower]} had everything "
+                    f"{(turn.process.now - known[follower]) / MICROSECONDS:.3f} s ago; it had no more than "
+                    f"{led.reached[follower]} then",
+                )
         for follower, at in led.caught_up.items():
             if ends.get(follower, turn.replica.end_offset) == turn.replica.end_offset or known[follower] >= at - SLACK:
                 continue

@@ -87,7 +87,7 @@ def _backs_off(role: Role) -> bool:
 def _parts(node: BaseNode) -> Iterator[tuple[str, int]]:
     """Yield what a node will have to do, and when."""
     yield "a request that waits to be sent times out", node.links.first_timeout()
-    if node_of_quorum(node) is not None and node.broker is not None and len(node.broker.replicas):
+    if node_of_quorum(node) is not None and node.broker is not None and node.broker.replicas.all():
         yield "its broker looks at its replicas", node.broker.replicas.next_look
 
 

@@ -118,3 +118,52 @@ def test_what_it_refuses_or_has_truncated_proves_nothing() -> None:
     serves(known=(4, 90), error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     serves(known=(4, 90), diverges=True)
     serves(known=(4, 90), epoch=-1)
+
+
+# -- who may join the ISR ------------------------------------------------------------------------------------------
+
+
+def proposes(*isr: int, known: int | None = 7, registered: object = None) -> None:
+    """B1 leads with the ISR [1, 2], and proposes another; it knows broker 3 by this broker epoch."""
+    brokers = {} if registered is None else {3: registered}
+    replica = SimpleNamespace(
+        topic="t", partition=0, broker=1, isr=(1, 2), follower_epochs=lambda: [] if known is None else [(3, known)]
+    )
+    replicas = SimpleNamespace(by_id=lambda *_: SimpleNamespace(replica=replica))
+    node = SimpleNamespace(broker=SimpleNamespace(replicas=replicas, image=SimpleNamespace(brokers=brokers)))
+    cluster: Any = SimpleNamespace(names={1: "b1"}, processes={"b1": SimpleNamespace(name="b1", node=node)})
+    rule = FetchingIncarnations(cluster)
+    rule.traced("isr_proposed", {"broker": 1, "topic_id": bytes(16), "partition": 0, "isr": isr})
+    turn: Any = SimpleNamespace(replica=SimpleNamespace(is_leader=False), process=SimpleNamespace(node=node))
+    rule.replica_examined(turn, 0)
+
+
+def registered(epoch: int = 7, *, active: bool = True) -> object:
+    return SimpleNamespace(epoch=epoch, active=active)
+
+
+def test_an_active_broker_may_join_that_fetches_by_its_registration() -> None:
+    proposes(1, 2, 3, registered=registered())
+
+
+@pytest.mark.parametrize(
+    ("known", "registration"),
+    [(7, registered(active=False)), (7, None), (6, registered()), (None, registered())],
+    ids=["fenced or stopping", "not registered", "an earlier incarnation", "no fetch in this epoch"],
+)
+def test_a_follower_that_may_not_join_breaks_is_08(known: int | None, registration: object) -> None:
+    with pytest.raises(InvariantBroken, match=r"^IS-08: t-0: its leader b1 proposes that broker 3 joins the ISR"):
+        proposes(1, 2, 3, known=known, registered=registration)
+
+
+def test_who_stays_in_the_isr_may_be_fenced() -> None:
+    proposes(1, known=None)
+
+
+def test_a_proposal_of_a_turn_in_which_its_leader_dies_is_forgotten() -> None:
+    cluster: Any = SimpleNamespace(names={}, processes={})
+    rule = FetchingIncarnations(cluster)
+    rule._unfit.append("t-0: ...")
+    rule.died(cluster)
+    turn: Any = SimpleNamespace(replica=SimpleNamespace(is_leader=False))
+    rule.replica_examined(turn, 0)

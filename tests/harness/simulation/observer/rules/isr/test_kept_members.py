@@ -28,6 +28,8 @@ from squall.nodes.protocol.requests.session import Answer, ServerRequest
 TOPIC_ID = bytes(range(16))
 SESSION, EPOCH = 77, 4
 MILLISECOND = 1_000
+BEYOND = 1_000
+"""More than the leader has. A leader knows too much of its follower, unless a test says what it knows."""
 
 
 class Leader:
@@ -39,7 +41,7 @@ class Leader:
             broker=1, topic="t", topic_id=TOPIC_ID, partition=0, is_leader=True, leader_epoch=EPOCH, isr=(1, 2),
             end_offset=0, follower_ends=lambda: {2: self.fetched_to}, followers_caught_up=lambda: {2: self.known},
         )  # fmt: skip
-        self.fetched_to, self.known = 0, MILLISECOND * 10_000
+        self.fetched_to, self.known = BEYOND, MILLISECOND * 10_000
         hosted = SimpleNamespace(replica=self.replica)
         self.sessions: dict[int, Any] = {}
         broker = SimpleNamespace(
@@ -109,6 +111,35 @@ def test_a_leader_knows_when_a_follower_had_everything_unless_it_has_it_now(
     told = r"^IS-03: t-0: leader b1 .* does not know that b2 had everything 0.100 s ago; it lacks 1 records now$"
     with pytest.raises(InvariantBroken, match=told) if wrong else nullcontext():
         leader.appends(300, 6)
+
+
+@pytest.mark.parametrize(
+    ("known", "fetched_to", "wrong"),
+    [(400, 5, True), (314, 5, True), (310, 5, False), (400, 6, False), (109, 0, False)],
+    ids=["it lacks one", "just", "the turn takes a while", "it has all", "before what is known"],
+)
+def test_a_leader_takes_no_follower_for_caught_up_when_it_lacked_something(
+    known: int, fetched_to: int, *, wrong: bool
+) -> None:
+    leader = Leader()
+    leader.known, leader.fetched_to = known * MILLISECOND, fetched_to
+    leader.appends(100, 5)
+    leader.appends(301, 6)
+    told = (
+        r"^IS-03: t-0: leader b1 of epoch 4 believes that b2 had everything -?\d.\d+ s ago; it had no more than 5 then$"
+    )
+    with pytest.raises(InvariantBroken, match=told) if wrong else nullcontext():
+        leader.appends(500, 7)
+
+
+def test_what_a_follower_had_and_lost_again_counts() -> None:
+    """Its broker lost power: the leader knows that it had more once."""
+    leader = Leader()
+    leader.known, leader.fetched_to = 400 * MILLISECOND, 6
+    leader.appends(100, 5)
+    leader.appends(301, 6)
+    leader.fetched_to = 3
+    leader.appends(500, 7)
 
 
 def test_a_fetch_that_is_handled_after_the_proposal_could_not_be_known() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
@@ -192,6 +194,7 @@ def outside(had: int) -> Cluster:
     cluster.change(leader=2)
     leader = cluster.replica("b2")
     cluster.replica("b1").is_leader, leader.is_leader, leader.leader_epoch = False, True, 1
+    leader.fetched_by[3], leader.state = 2, SimpleNamespace(replicas=(1, 2, 3), min_insync_replicas=2)
     cluster.show("b2", "leader")
     return cluster
 

@@ -95,10 +95,11 @@ class Busy:
         )
 
 
-class Replicas(list[str]):
-    """The replicas of a broker, at which it looks at 6,000."""
-
-    next_look = 6_000
+def broker(*hosted: str, has_requests: bool = False) -> Any:
+    """A broker with these replicas, at which it looks at 6,000."""
+    return SimpleNamespace(
+        has_requests=has_requests, replicas=SimpleNamespace(all=lambda: list(hosted), next_look=6_000)
+    )
 
 
 @pytest.mark.parametrize("queue", ["data", "control"])
@@ -143,7 +144,7 @@ def test_another_process_has_served_nothing_yet() -> None:
 @pytest.mark.parametrize("whose", ["the quorum", "the broker"])
 def test_a_request_to_another_node_that_is_left_unsent_breaks_due(whose: str) -> None:
     busy = Busy()
-    busy.broker = SimpleNamespace(has_requests=whose == "the broker", replicas=Replicas())
+    busy.broker = broker(has_requests=whose == "the broker")
     if whose == "the quorum":
         busy.of_the_quorum.append("a vote")
     with pytest.raises(InvariantBroken, match=r"^DUE: b1 has left a request to another node unsent at 5000"):
@@ -152,7 +153,7 @@ def test_a_request_to_another_node_that_is_left_unsent_breaks_due(whose: str) ->
 
 def test_a_broker_whose_requests_are_all_sent_is_sound() -> None:
     busy = Busy()
-    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas())
+    busy.broker = broker()
     busy.turns()
 
 
@@ -163,7 +164,7 @@ def test_a_broker_whose_requests_are_all_sent_is_sound() -> None:
 def test_a_node_may_be_called_as_soon_as_something_is_due(due: int) -> None:
     busy = Busy()
     busy.first_timeout = 6_000
-    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas(["orders-0"]))
+    busy.broker = broker("orders-0")
     busy.names(due)
 
 
@@ -176,9 +177,9 @@ def test_a_request_that_times_out_before_the_time_named_breaks_due() -> None:
 
 def test_a_look_at_replicas_before_the_time_named_breaks_due_where_there_are_some() -> None:
     busy = Busy()
-    busy.broker = SimpleNamespace(has_requests=False, replicas=Replicas())
+    busy.broker = broker()
     busy.names(NEVER)
-    busy.broker.replicas.append("orders-0")
+    busy.broker = broker("orders-0")
     with pytest.raises(InvariantBroken, match=r"^DUE: b1 named nothing .*, and its broker looks at .* at 6000$"):
         busy.turns()
 
