@@ -52,7 +52,7 @@ from squall.nodes.controller.error_responses import not_controller, outcome_unkn
 from squall.nodes.controller.features import FeatureControl
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.leader_elections import LeaderElectionControl
-from squall.nodes.controller.liveness import NEVER
+from squall.nodes.controller.liveness import NEVER, Sessions
 from squall.nodes.controller.outcome import Outcome, Record
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.controller.topics import TopicControl
@@ -195,9 +195,9 @@ class QuorumController:
         return self._brokers.timed_out
 
     @property
-    def longest_silence(self) -> int:
-        """Longest time between two messages of a broker while this controller was active, in microseconds."""
-        return self._brokers.sessions.longest_silence
+    def sessions(self) -> Sessions:
+        """The brokers' sessions, which only the active controller keeps; for metrics and observers."""
+        return self._brokers.sessions
 
     @property
     def unclean_elections(self) -> int:

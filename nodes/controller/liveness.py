@@ -6,7 +6,7 @@ session before the broker may count as silent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 NEVER = 2**63 - 1
 
@@ -32,6 +32,11 @@ class Sessions:
 
     def end(self, broker: int) -> None:
         self._heard.pop(broker, None)
+
+    @property
+    def brokers(self) -> Collection[int]:
+        """The brokers that have a session; for observers."""
+        return self._heard.keys()
 
     def is_live(self, now: int, broker: int) -> bool:
         heard = self._heard.get(broker)

@@ -30,7 +30,7 @@ def controller_metrics(controller: QuorumController, times: ApiTimes, high_water
     for broker, state in sorted(registered.items()):
         yield Sample(names.BROKER_REGISTRATION, state, (("broker", str(broker)),))
     yield Sample(names.TIMED_OUT_HEARTBEATS, controller.timed_out_heartbeats)
-    yield Sample(names.LONGEST_SILENCE, controller.longest_silence / 1000)
+    yield Sample(names.LONGEST_SILENCE, controller.sessions.longest_silence / 1000)
     yield Sample(names.UNCLEAN_ELECTIONS, controller.unclean_elections)
     yield Sample(names.ELIGIBLE_ELECTIONS, controller.eligible_elections)
     yield Sample(names.APPLIED_OFFSET, image.last_offset)

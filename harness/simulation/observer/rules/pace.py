@@ -5,6 +5,8 @@ nothing else shows it, and in a large cluster it is an outage. Between the last 
 run, for at least `SHORTEST`:
 
 * the active controller gets the heartbeats of each broker at the broker's interval;
+* the log of the metadata grows by a record at least every `metadata.max.idle.interval.ms`, if that is not 0: by it
+  brokers and voters know that they have everything;
 * nothing changes, so nodes do not ask one another for changes: together they get at most one of `CHANGES` per node,
   which may have been under way;
 * a node takes at most `TURNS` turns and gets at most `REQUESTS` requests a second. Among the first thirty seeds of
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from squall.harness.simulation.observer.rules.rule import Rule
+from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -55,6 +57,8 @@ class _Counts:
     requests: int
     heartbeats: int
     changes: int
+    metadata_end: int
+    """Where its log of the metadata ended, 0 without one."""
 
 
 class PacedCluster(Rule):
@@ -81,6 +85,7 @@ class PacedCluster(Rule):
             self._check_rate(process.name, "gets", "requests", (counts.requests - before.requests) / seconds, REQUESTS)
         if len(processes) == len(self.cluster.processes):
             self._check_heartbeats(processes, seconds)
+            self._check_metadata(processes, seconds)
             self._check_changes(processes, seconds)
 
     def _is_same(self, process: SimProcess) -> bool:
@@ -92,7 +97,9 @@ class PacedCluster(Rule):
         turns = self.cluster.turns.get(process.name, 0)
         heartbeats = served.get(int(ApiKey.BROKER_HEARTBEAT), 0)
         changes = sum(served.get(int(api), 0) for api in CHANGES)
-        return _Counts(process.incarnation, turns, sum(served.values()), heartbeats, changes)
+        with_quorum = node_of_quorum(node)
+        metadata_end = 0 if with_quorum is None else with_quorum.raft.end_offset
+        return _Counts(process.incarnation, turns, sum(served.values()), heartbeats, changes, metadata_end)
 
     def _check_rate(self, name: str, does: str, what: str, rate: float, most: int) -> None:
         if rate > most:
@@ -110,6 +117,20 @@ class PacedCluster(Rule):
             raise InvariantBroken(
                 "PACE",
                 f"{len(intervals)} brokers sent {came} heartbeats in {seconds:.1f} s, {due:.0f} are due, in a whole "
+                f"cluster without clients",
+            )
+
+    def _check_metadata(self, processes: list[SimProcess], seconds: float) -> None:
+        intervals = [one for process in processes if (one := _idle_interval(process.node)) is not None]
+        if not intervals or 0 in intervals:
+            return
+        due = seconds * MICROSECONDS / max(intervals)
+        came = max(self._counts(one).metadata_end for one in processes)
+        came -= max(self._before[one.name].metadata_end for one in processes)
+        if came < due - TOLERANCE * due - 1:
+            raise InvariantBroken(
+                "PACE",
+                f"the log of the metadata grew by {came} records in {seconds:.1f} s, {due:.0f} are due, in a whole "
                 f"cluster without clients",
             )
 
@@ -134,6 +155,14 @@ def _served(node: BaseNode) -> dict[int, int]:
         for api, one in times.by_api.items():
             served[api] = served.get(api, 0) + one.count
     return served
+
+
+def _idle_interval(node: BaseNode | None) -> int | None:
+    """Return in how many microseconds a node writes metadata if it leads the quorum, None if it never does."""
+    with_quorum = node_of_quorum(node)
+    if with_quorum is None or with_quorum.controller is None:
+        return None
+    return with_quorum.controller.config.idle_interval
 
 
 def _heartbeat_interval(node: BaseNode | None) -> int | None:

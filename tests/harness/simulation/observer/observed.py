@@ -280,6 +280,8 @@ class HandMadeProcess:
     """Whether it is the active controller as well, and decides by its image."""
     has_unfinished: bool = False
     """Whether a decision of it is not written whole yet."""
+    with_session: set[int] | None = None
+    """As the active controller, the brokers of which it keeps a session; None for those that are not fenced."""
 
     def __post_init__(self) -> None:
         self.hosted = SimpleNamespace(
@@ -323,6 +325,16 @@ class HandMadeProcess:
         snapshot.sync()
         snapshot.close()
         self.disk.sync_directory(METADATA_DIRECTORY)
+
+    def controller(self) -> Any:
+        unfenced = {one.id for one in self.image.brokers.values() if not one.fenced}
+        return SimpleNamespace(
+            image=self.image,
+            committed=self.image,
+            has_unfinished=self.has_unfinished,
+            sessions=SimpleNamespace(brokers=unfenced if self.with_session is None else self.with_session),
+            config=SimpleNamespace(idle_interval=0),
+        )
 
     @property
     def node(self) -> Any:
@@ -375,9 +387,7 @@ class HandMadeProcess:
             connections=self.connections,
             data=SimpleNamespace(served=0),
             control=SimpleNamespace(served=0),
-            controller=SimpleNamespace(image=self.image, committed=self.image, has_unfinished=self.has_unfinished)
-            if self.is_active
-            else None,
+            controller=self.controller() if self.is_active else None,
             broker=broker,
             links=SimpleNamespace(
                 described=lambda connection: "the fetch link to broker 2", first_timeout=lambda: NEVER

@@ -6,7 +6,9 @@ to it. A living one that is fenced loses its leaderships without a cause. Assert
 * none of its unfenced brokers has been silent for more than the session timeout and half a second;
 * a broker that it has fenced in this turn was silent for the session timeout at least. Only heartbeats that it has
   answered count: others may never have been served, as their connections have ended (seeds 950023 and 977432 of
-  worlds).
+  worlds);
+* it keeps a session of each unfenced broker, and of no broker that is not registered: that one could not register again
+  before the session is over.
 
 A broker is silent while neither a heartbeat nor a registration of it arrives at this controller; silence begins anew
 when a controller becomes active. Legal: a broker that lost the response to its registration and registers again, which
@@ -122,6 +124,7 @@ class SilentBrokers(Rule):
         if now < kept.look_at or with_quorum.controller.has_unfinished:
             return
         kept.look_at = now + LOOK_EVERY
+        _check_sessions(process, set(with_quorum.controller.sessions.brokers), image)
         for inbound in with_quorum.connections.unanswered():
             kept.hear(_waiting_sender(inbound), now)
         most = with_quorum.config.broker_session_timeout_ms * 1_000 + GRACE
@@ -151,6 +154,17 @@ class SilentBrokers(Rule):
         kept.unfenced = {
             one.id: one.epoch for one in image.brokers.values() if not one.fenced and not one.in_controlled_shutdown
         }
+
+
+def _check_sessions(process: SimProcess, kept: set[int], image: MetadataImage) -> None:
+    missing = sorted({one.id for one in image.brokers.values() if not one.fenced} - kept)
+    if missing:
+        raise InvariantBroken("FD-01", f"controller {process.name} keeps no session of the unfenced brokers {missing}")
+    strangers = sorted(kept - image.brokers.keys())
+    if strangers:
+        raise InvariantBroken(
+            "FD-01", f"controller {process.name} keeps sessions of the brokers {strangers}, which are not registered"
+        )
 
 
 def _is_fenced(broker: BrokerRegistration | None, epoch: int) -> bool:

@@ -6,8 +6,8 @@ should be answered waits, an election is late. So the simulated host takes a tur
 come earlier (`SimProcess.EARLY`), and such a turn must send nothing, open and close nothing, and trace nothing.
 Asserted as well after each turn: a node that has served some requests of a queue, and has left others there, has asked
 to be called at once; no request to another node is left unsent; a node that was called at the time that it had named,
-and did nothing, does not name the same time again: it would be called in vain again; and no node names a later time than
-that at which a request that waits to be sent times out, or at which a broker looks at its replicas.
+and did nothing, does not name the same time again: it would be called in vain again; and no node names a later time
+than that at which a request that waits to be sent times out, or at which a broker looks at its replicas.
 
 Source: the contract between host and node, `nodes/node/base.py`. Legal: work that the inputs after it cause; a broker
 on ZooKeeper, whose heartbeat may be answered within the turn, so that the next one is due at once; a candidate that

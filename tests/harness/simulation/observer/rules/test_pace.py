@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ SECOND = 1_000_000
 INTERVAL = SECOND // 4
 DUE = 12
 """Heartbeats of a broker in three seconds."""
+METADATA_INTERVAL, METADATA_DUE = SECOND // 2, 6
+"""Records of the metadata in three seconds."""
 
 
 class Idle:
@@ -36,7 +39,9 @@ class Idle:
         times = self.members[name].node.control_times.by_api
         times[int(api)] = SimpleNamespace(count=times.get(int(api), SimpleNamespace(count=0)).count + count)
 
-    def end(self, after: int = 3 * SECOND) -> None:
+    def end(self, after: int = 3 * SECOND, metadata: int = METADATA_DUE) -> None:
+        """`metadata` are the records that the log of the metadata has grown by."""
+        self.members["c1"].node.raft.end_offset += metadata
         for process in self.members.values():
             process.now = 10 * SECOND + after
         self.rule.at_end()
@@ -45,7 +50,14 @@ class Idle:
 def member(name: str, interval: int | None) -> SimpleNamespace:
     broker = None if interval is None else SimpleNamespace(config=SimpleNamespace(heartbeat_interval=interval))
     times = SimpleNamespace(by_api={}), SimpleNamespace(by_api={})
-    node = SimpleNamespace(control_times=times[0], data_times=times[1], broker=broker)
+    controller = None if broker else SimpleNamespace(config=SimpleNamespace(idle_interval=METADATA_INTERVAL))
+    node = SimpleNamespace(
+        control_times=times[0],
+        data_times=times[1],
+        broker=broker,
+        controller=controller,
+        raft=SimpleNamespace(end_offset=100),
+    )
     return SimpleNamespace(name=name, node=node, incarnation=1, now=0)
 
 
@@ -71,6 +83,23 @@ def test_heartbeats_at_another_pace_are_a_breach(more: int) -> None:
         InvariantBroken, match=rf"^PACE: 2 brokers sent {2 * DUE + more} heartbeats in 3\.0 s, 24 are due"
     ):
         idle.end()
+
+
+@pytest.mark.parametrize(("metadata", "wrong"), [(4, False), (50, False), (3, True), (0, True)])
+def test_metadata_that_stand_still_are_a_breach(metadata: int, *, wrong: bool) -> None:
+    """The tolerance: thirty percent, and a record."""
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    told = r"^PACE: the log of the metadata grew by \d records in 3\.0 s, 6 are due"
+    with pytest.raises(InvariantBroken, match=told) if wrong else nullcontext():
+        idle.end(metadata=metadata)
+
+
+def test_a_quorum_that_writes_nothing_when_idle_may_stand_still() -> None:
+    idle = Idle()
+    idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
+    idle.members["c1"].node.controller.config.idle_interval = 0
+    idle.end(metadata=0)
 
 
 def asks(idle: Idle, count: int) -> None:

@@ -195,3 +195,27 @@ def test_a_new_controller_waits_for_as_long() -> None:
     turn(cluster, 6.0)
     with pytest.raises(InvariantBroken, match=r"^FD-01: .* for 2\.800 s"):
         turn(cluster, 6.4)
+
+
+@pytest.mark.parametrize(
+    ("kept", "wrong"),
+    [
+        ({1, 2}, r"keeps no session of the unfenced brokers \[3\]"),
+        ({1, 2, 3, 9}, r"keeps sessions of the brokers \[9\], which are not registered"),
+    ],
+)
+def test_a_controller_keeps_sessions_of_the_unfenced_brokers_and_of_no_stranger(kept: set[int], wrong: str) -> None:
+    cluster = led_by_b1()
+    cluster.processes["b1"].with_session = kept
+    with pytest.raises(InvariantBroken, match=rf"^FD-01: controller b1 {wrong}"):
+        turn(cluster, 1.0, 1, 2, 3)
+
+
+def test_a_fenced_broker_may_have_a_session_or_none() -> None:
+    """A broker that has just registered is heard, and not unfenced yet."""
+    cluster = led_by_b1()
+    turn(cluster, 1.0, 1, 2, 3)
+    fences(cluster, 3.0)
+    for second, kept in ((3.1, {1, 2}), (3.4, {1, 2, 3})):
+        cluster.processes["b1"].with_session = kept
+        turn(cluster, second, 1, 2)
