@@ -6,7 +6,8 @@ no knowledge of why it decides so. The first group compares a topic-partition be
 * IS-02  the ISR is a part of the replicas. A topic-partition without a leader gets one of its ISR or ELR, unless the
          record says that records may be lost
 * EL-02  eligible leader replicas are replicas outside the ISR, and were in ISR or ELR before. While there are any, none
-         that was in either is forgotten: it is in one of them, or a last known one, or no replica any more
+         that was in either is forgotten: it is in one of them, or a last known one, or no replica any more. Who is
+         eligible becomes no last known one, except the leader of an ISR that is empty now
 * RA-04  replicas are named once. Adding and removing ones are replicas. One may be both: it was added, and the next
          reassignment leaves it out again. There is a directory for each replica
 * RA-05  replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is cancelled,
@@ -184,6 +185,9 @@ def eligible(before: TopicPartitionState, now: TopicPartitionState) -> Iterator[
             "EL-02",
             f"{forgotten} were in ISR or ELR, {list(had_all)}; now the ISR is {list(now.isr)}, the ELR {list(now.elr)}",
         )
+    both = [one for one in now.last_known_elr if one in now.elr and one not in before.last_known_elr]
+    if both and (now.isr or both != [before.leader]):
+        yield Breach("EL-02", f"{both} become last known members and are eligible, {list(now.elr)}")
 
 
 class LeftLeaders:

@@ -152,6 +152,30 @@ def test_members_that_leave_a_large_enough_isr_are_not_eligible() -> None:
     log.change(isr=[1], eligible_leader_replicas=[2])
 
 
+def test_who_is_eligible_becomes_no_last_known_member() -> None:
+    log = with_eligible_leaders()
+    log.change(isr=[1, 2])
+    with breaks("EL-02", "[2] become last known members and are eligible, [2]"):
+        log.change(isr=[1], eligible_leader_replicas=[2], last_known_elr=[2])
+
+
+def test_the_leader_of_an_isr_that_is_empty_now_is_both_and_remains_it() -> None:
+    """It is elected first if it returns; if records are lost meanwhile, it is the one to ask."""
+    log = with_eligible_leaders()
+    log.change(isr=[1, 2])
+    log.commit(fenced(2), change(isr=[1], eligible_leader_replicas=[2]))
+    log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1, 2], last_known_elr=[1]))
+    log.commit(unfenced(2), change(isr=[2], leader=2, eligible_leader_replicas=[1]))
+
+
+def test_another_eligible_replica_is_not_the_leader_of_that_isr() -> None:
+    log = with_eligible_leaders()
+    log.change(isr=[1, 2])
+    log.commit(fenced(2), change(isr=[1], eligible_leader_replicas=[2]))
+    with breaks("EL-02", "[1, 2] become last known members"):
+        log.commit(fenced(1), change(isr=[], leader=-1, eligible_leader_replicas=[1, 2], last_known_elr=[1, 2]))
+
+
 def test_a_member_that_is_no_replica_any_more_is_forgotten() -> None:
     log = with_eligible_leaders()
     log.change(replicas=[1, 2, 3, 4], adding_replicas=[4], removing_replicas=[3], directories=[])

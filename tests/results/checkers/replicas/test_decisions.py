@@ -321,6 +321,13 @@ BREACHES: dict[str, tuple[str, History]] = {
         History(eligible=True).changes(change(isr=(1, 2)), change(isr=(1,), eligible=(2, 3))),
     ),
     "a member of the ISR is eligible": ("EL-02", History(eligible=True).changes(change(isr=(1, 2), eligible=(2, 3)))),
+    "an eligible leader is a last known one as well, while others are in sync": (
+        "EL-02",
+        History(eligible=True)
+        .batch(min_isr(2))
+        .changes(change(isr=(1, 2)))
+        .batch(fenced(2), change(isr=(1,), eligible=(2,), last_known=(2,))),
+    ),
     "eligible leaders are kept although enough are in sync": (
         "EL-02",
         History(eligible=True).batch(min_isr(2)).changes(change(isr=(1, 2), eligible=(3,))),
