@@ -279,7 +279,8 @@ class Links:
         link.due = self._nearest = 0
         try:
             link.session.received(now, frame)
-        except ProtocolError:
+        except ProtocolError as error:
+            self._trace.event("answer_refused", client=self._client_id, to=link.node, why=str(error))
             self._abandon(now, link)
 
     def closed(self, now: int, connection: int) -> None:

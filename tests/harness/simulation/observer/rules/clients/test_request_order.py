@@ -50,3 +50,23 @@ def test_an_earlier_one_may_have_been_handled_and_wait() -> None:
 
 def test_later_ones_and_those_of_other_connections_may_wait_to_be_handled() -> None:
     Broker((4, 0), (5, 3), (5, 0)).answers(1)
+
+
+REFUSED = {"client": "node-1", "to": 2, "why": "a response with correlation id 7 to no request"}
+
+
+def test_an_answer_to_no_request_breaks_order() -> None:
+    rule = RequestOrder(None)  # type: ignore[arg-type]
+    process: Any = SimpleNamespace(name="b1")
+    rule.turned(process, Broker().node)
+    rule.traced("answer_refused", REFUSED)
+    with pytest.raises(InvariantBroken, match=r"^ORDER: b1 closes its connection to node 2, .* 7 to no request$"):
+        rule.turned(process, Broker().node)
+
+
+def test_of_a_node_that_died_in_its_turn_nothing_is_said() -> None:
+    rule = RequestOrder(None)  # type: ignore[arg-type]
+    process: Any = SimpleNamespace(name="b1")
+    rule.traced("answer_refused", REFUSED)
+    rule.died(process)
+    rule.turned(process, Broker().node)
