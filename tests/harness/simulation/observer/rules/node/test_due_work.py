@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.node.due_work import DueWork
+from squall.harness.simulation.observer.rules.node.due_work import AT_ONCE, DueWork
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import NEVER
 from squall.nodes.node.effects import Close, Effect, Send
@@ -67,7 +67,7 @@ class Busy:
     def __init__(self) -> None:
         self.rule = DueWork(None)  # type: ignore[arg-type]
         self.data, self.control, self.due = Queue(), Queue(), NEVER
-        self.process: Any = SimpleNamespace(name="b1", now=5_000)
+        self.process: Any = SimpleNamespace(name="b1", now=5_000, last_inputs=[])
         self.of_the_quorum: list[str] = []
         self.role: Any = None
         self.broker: Any = None
@@ -202,6 +202,34 @@ def test_a_node_that_does_nothing_may_name_another_time_or_one_to_come(before: i
     busy.names(before)
     busy.due = due
     busy.does_nothing()
+
+
+def is_called_in_vain(busy: Busy, times: int) -> None:
+    busy.due = 0
+    for _ in range(times):
+        busy.does_nothing()
+
+
+def test_a_node_that_asks_to_be_called_at_once_again_and_again_and_does_nothing_breaks_due() -> None:
+    busy = Busy()
+    is_called_in_vain(busy, AT_ONCE)
+    with pytest.raises(InvariantBroken, match=rf"^DUE: b1 asked {AT_ONCE} times in a row .* each time did nothing"):
+        is_called_in_vain(busy, 1)
+
+
+@pytest.mark.parametrize("meanwhile", ["it has an input", "it names a time", "it is another process"])
+def test_it_may_go_on_for_long_with_several_things(meanwhile: str) -> None:
+    busy = Busy()
+    is_called_in_vain(busy, AT_ONCE)
+    if meanwhile == "it has an input":
+        busy.process.last_inputs = ["a request"]
+        busy.turns()
+        busy.process.last_inputs = []
+    elif meanwhile == "it names a time":
+        busy.names(7_000)
+    else:
+        busy.rule.died(busy.process)
+    is_called_in_vain(busy, AT_ONCE)
 
 
 def test_a_node_that_does_something_may_name_the_same_time_again() -> None:
