@@ -6,7 +6,8 @@ broker that forgets either serves just as well, until its disk is full; and a to
 not its own.
 
 Asserted at the end of a run, of brokers of a quorum that have applied all that they have read: each directory with the
-id of a topic is that of a topic-partition that the broker hosts. Legal: a directory that was put aside; one without an
+id of a topic is that of a topic-partition that the broker hosts; and the broker counts the traffic of no topic that is
+gone, or it would count for ever more of them. Legal: a directory that was put aside; one without an
 id, whose process died while it created it, and which no broker takes for a log.
 
 Source: Kafka's `LogManager` (stray logs); requirement MD-05.
@@ -37,6 +38,9 @@ class HostedDirectories(Rule):
 def _check(process: SimProcess, broker: Broker) -> None:
     if broker.applied_offset < broker.image.last_offset or broker.replicas.is_busy:
         return
+    gone = sorted(broker.traffic.topics.keys() - broker.image.topic_ids.keys())
+    if gone:
+        raise InvariantBroken("HOSTED", f"{process.name} counts the traffic of {gone}, which are no topics any more")
     for directory in process.disk.list(""):
         topic, _, number = directory.rpartition("-")
         if not topic or not number.isdigit() or topic == METADATA_TOPIC:

@@ -18,16 +18,25 @@ HOSTED, DELETED = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
 
 def at_the_end(
-    *directories: tuple[str, bytes | None], applied: int = 9, busy: bool = False, broker: bool = True
+    *directories: tuple[str, bytes | None],
+    applied: int = 9,
+    busy: bool = False,
+    broker: bool = True,
+    counted: tuple[str, ...] = ("t",),
 ) -> None:
-    """Broker 1 hosts t-0, has read metadata up to offset 9, and its host has these directories with these topic ids."""
+    """Broker 1 hosts t-0, and has read metadata up to offset 9.
+
+    Its host has these directories with these topic ids; it counts the traffic of the topics `counted`.
+    """
     disk = SimDisk(Random(1))
     for directory, topic_id in directories:
         properties = {"version": "0"} if topic_id is None else {"version": "0", "topic_id": format_id(topic_id)}
         write_properties(disk, f"{directory}/partition.metadata", properties)
     hosted = {(HOSTED, 0): object()}
     replicas = SimpleNamespace(is_busy=busy, by_id=lambda topic_id, number: hosted.get((topic_id, number)))
-    runs = SimpleNamespace(applied_offset=applied, image=SimpleNamespace(last_offset=9), replicas=replicas)
+    image = SimpleNamespace(last_offset=9, topic_ids={"t": HOSTED, "elsewhere": bytes(16)})
+    traffic = SimpleNamespace(topics=dict.fromkeys(counted))
+    runs = SimpleNamespace(applied_offset=applied, image=image, replicas=replicas, traffic=traffic)
     process: Any = SimpleNamespace(name="b1", disk=disk, node=SimpleNamespace(broker=runs if broker else None))
     cluster: Any = SimpleNamespace(processes={"b1": process})
     HostedDirectories(cluster).at_end()
@@ -60,3 +69,13 @@ def test_other_directories_are_no_logs() -> None:
 @pytest.mark.parametrize("state", [{"applied": 8}, {"busy": True}, {"broker": False}])
 def test_before_it_has_applied_all_metadata_it_may_keep_more(state: dict[str, Any]) -> None:
     at_the_end(("gone-0", DELETED), **state)
+    at_the_end(counted=("gone",), **state)
+
+
+def test_a_broker_that_counts_the_traffic_of_a_topic_that_is_gone_breaks_it() -> None:
+    with pytest.raises(InvariantBroken, match=r"^HOSTED: b1 counts the traffic of \['gone'\], .* no topics any more$"):
+        at_the_end(counted=("t", "gone"))
+
+
+def test_it_may_count_what_it_hosted_once() -> None:
+    at_the_end(counted=("elsewhere",))
