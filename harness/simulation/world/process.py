@@ -143,7 +143,8 @@ class SimProcess:
         self._stopped_cleanly = True
         self._closing = False
         self._stopping: list[Callable[[], None]] = []
-        self._shutdown_begun = False
+        self.told_to_stop_at: int | None = None
+        """When this incarnation has taken note of SIGTERM, in microseconds."""
         self._inputs: list[Input] = []
         self._ends: dict[int, ConnectionEnd] = {}
         self._ids: dict[int, int] = {}
@@ -257,8 +258,8 @@ class SimProcess:
         self._wake_up(self._kernel.now)
 
     def _follow_shutdown(self, node: BaseNode) -> None:
-        if not self._shutdown_begun:
-            self._shutdown_begun = True
+        if self.told_to_stop_at is None:
+            self.told_to_stop_at = self._kernel.now
             node.begin_shutdown(self._kernel.now)
             self._wake_up(self._busy_until)
         if node.may_close:
@@ -317,7 +318,7 @@ class SimProcess:
         self._held.clear()
         self.connecting.clear()
         self._released = None
-        self._shutdown_begun = False
+        self.told_to_stop_at = None
         stopping, self._stopping = self._stopping, []
         self._forget_wake_up()
         self._network.stop_listening(self.address)

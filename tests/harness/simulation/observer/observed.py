@@ -276,6 +276,7 @@ class HandMadeProcess:
     how_it_ended: str = "died"
     applied_offset: int = -1
     """Up to where its broker says that it has applied the metadata."""
+    told_to_stop_at: int | None = None
     is_active: bool = False
     """Whether it is the active controller as well, and decides by its image."""
     has_unfinished: bool = False

@@ -10,6 +10,9 @@ until its session is over, as if it had been killed. It stops
 A controller that allows a broker to shut down ends its session, so that the next incarnation can register at once.
 Otherwise each restart of a broker takes as long as the session timeout.
 
+A broker that never stops holds up who restarts it. So one that has taken note of SIGTERM is ready to close after
+`controlled.shutdown.timeout.ms` at the latest, or after a second if it waits to learn whether it is registered.
+
 Asserted when the broker begins to close, and when a registration is answered. In the turn after its host has sent
 SIGTERM, a heartbeat of it is under way: were it to wait for the next that is due, its leaderships would stay for as
 long. Legal: a broker that never asked, since it led nothing, or because its settings say so; a request that was under
@@ -28,6 +31,7 @@ from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.broker.lifecycle import OUTCOME_PATIENCE
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.errors import ErrorCode
@@ -116,6 +120,8 @@ class StoppedBrokers(Rule):
             self._terminated.remove(node.config.node_id)
             if not expired:
                 _check_haste(process, node)
+        if process.told_to_stop_at is not None:
+            _check_end(process, process.told_to_stop_at, node_of_quorum(node))
         if not self._stops:
             return
         stops, self._stops = self._stops, []
@@ -137,6 +143,19 @@ class StoppedBrokers(Rule):
                 f"broker {number} of epoch {epoch} has asked to stop, and stops before it has leave. It is registered, "
                 "as far as it has been told, and its time to wait is not over",
             )
+
+
+def _check_end(process: SimProcess, since: int, node: Node | None) -> None:
+    """Check that a broker which was told to stop is ready to close, or names a time by which it will be."""
+    if node is None or node.broker is None or node.broker.lifecycle.may_close:
+        return
+    most = max(node.config.controlled_shutdown_timeout_ms * 1_000, OUTCOME_PATIENCE)
+    if max(process.now, node.broker.lifecycle.deadline()) > since + most:
+        raise InvariantBroken(
+            "CS-04",
+            f"{process.name} got SIGTERM {(process.now - since) / 1000:g} ms ago, and stops neither now nor by the "
+            f"time that it names; {most / 1000:g} ms are the most",
+        )
 
 
 def _check_haste(process: SimProcess, node: BaseNode) -> None:

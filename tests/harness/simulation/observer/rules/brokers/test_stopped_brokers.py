@@ -33,13 +33,15 @@ class Broker:
         self.rule = StoppedBrokers(cluster)
         self.due = ASKED + PATIENCE_MS * 1000 if has_asked else ASKED
         """What the broker names as the time of its next action; at once, when SIGTERM has come."""
-        lifecycle = SimpleNamespace(deadline=lambda: self.due, is_pending_shutdown=True)
+        self.lifecycle = SimpleNamespace(deadline=lambda: self.due, is_pending_shutdown=True, may_close=False)
         self.node: Any = SimpleNamespace(
             config=SimpleNamespace(controlled_shutdown_timeout_ms=PATIENCE_MS, node_id=1),
-            broker=SimpleNamespace(lifecycle=lifecycle),
+            broker=SimpleNamespace(lifecycle=self.lifecycle),
         )
         inputs = [(None, (-3 if hears else 3, b""))]
-        self.process: Any = SimpleNamespace(name="b1", now=ASKED, last_inputs=inputs, node=self.node)
+        self.process: Any = SimpleNamespace(
+            name="b1", now=ASKED, last_inputs=inputs, node=self.node, told_to_stop_at=None
+        )
         cluster.processes["b1"] = self.process
         self._next = ASKED + due_ms * 1000
         if asks:
@@ -178,3 +180,35 @@ def test_a_message_that_is_served_late_begins_another_session(by: str) -> None:
     else:
         registers(broker, ErrorCode.NONE, epoch=7)
     registers(broker, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
+# -- it ends ------------------------------------------------------------------------------------------------------
+
+
+def was_told_to_stop(*, after_ms: int, names_ms: int, patience_ms: int = PATIENCE_MS) -> Broker:
+    """Broker 1 takes a turn so long after SIGTERM, and names a time so long after it."""
+    broker = Broker(asks=False)
+    broker.node.config.controlled_shutdown_timeout_ms = patience_ms
+    broker.process.told_to_stop_at = ASKED
+    broker.process.now, broker.due = ASKED + after_ms * 1000, ASKED + names_ms * 1000
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "names_ms", "patience_ms"),
+    [(0, PATIENCE_MS, PATIENCE_MS), (PATIENCE_MS, 0, PATIENCE_MS), (1_000, 1_000, 10)],
+)
+def test_a_broker_may_take_its_time_to_stop(after_ms: int, names_ms: int, patience_ms: int) -> None:
+    """A second, if it does not know whether it is registered."""
+    broker = was_told_to_stop(after_ms=after_ms, names_ms=names_ms, patience_ms=patience_ms)
+    broker.rule.turned(broker.process, broker.node)
+
+
+@pytest.mark.parametrize(("after_ms", "names_ms"), [(0, PATIENCE_MS + 1), (PATIENCE_MS + 1, 0), (0, 1 << 60)])
+def test_one_that_takes_longer_breaks_cs_04_unless_it_is_ready_to_close(after_ms: int, names_ms: int) -> None:
+    broker = was_told_to_stop(after_ms=after_ms, names_ms=names_ms)
+    broker.lifecycle.may_close = True
+    broker.rule.turned(broker.process, broker.node)
+    broker.lifecycle.may_close = False
+    with pytest.raises(InvariantBroken, match=r"^CS-04: b1 got SIGTERM \d+ ms ago, .* 8000 ms are the most$"):
+        broker.rule.turned(broker.process, broker.node)
