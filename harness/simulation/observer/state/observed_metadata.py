@@ -132,6 +132,13 @@ class ReplayedMetadata:
                 "something else than the log below its end replayed",
             )
         self._check_voters(name, snapshots, snapshot_id)
+        epochs = sorted({batch.header.leader_epoch for batch in snapshots.batches(snapshot_id)})
+        if epochs != [snapshot_id.epoch]:
+            raise InvariantBroken(
+                "SN-03",
+                f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, has "
+                f"batches of the epochs {epochs}",
+            )
 
     def _check_voters(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
         """Check the voters in a snapshot. Before the first record about them they are those of the configuration."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -19,7 +20,7 @@ from squall.nodes.metadata.records import (
 from squall.nodes.metadata.snapshot import snapshot_values
 from squall.nodes.ports import NullTrace
 from squall.nodes.raft.config import Voter
-from squall.nodes.raft.snapshot_file import ControlRecord
+from squall.nodes.raft.snapshot_file import ControlRecord, SnapshotContent
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 from squall.nodes.raft.voters import KRAFT_VOTERS, VoterHistory, VoterSet, voters_record
 from tests.harness.simulation.observer.metadata_log import TOPIC_ID, Log, breaks
@@ -167,6 +168,24 @@ def test_a_snapshot_with_less_or_more_than_its_name_says_breaks_sn_03() -> None:
     for image, named in ((early, end + 1), (log.image(), end)):
         with breaks("SN-03", f"b1: the snapshot of all below offset {named}, epoch "):
             log.observer.written("b1", *written(image, named))
+
+
+def test_a_snapshot_whose_batches_are_of_another_epoch_breaks_sn_03(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    monkeypatch.setattr(SnapshotContent, "_append", appended_in_epoch(2))
+    with breaks("SN-03", "epoch 1, has batches of the epochs [2]"):
+        log.observer.written("b1", *written(log.image(), len(log.records)))
+
+
+def appended_in_epoch(epoch: int) -> Callable[[SnapshotContent, bytearray, int], None]:
+    """A method that writes batches of this epoch, whatever the snapshot is named."""
+    append = SnapshotContent._append
+
+    def appended(self: SnapshotContent, batch: bytearray, count: int) -> None:
+        self._epoch = epoch
+        append(self, batch, count)
+
+    return appended
 
 
 def voter_set(*ids: int) -> VoterSet:

@@ -136,3 +136,50 @@ def test_a_process_that_begins_with_a_shorter_log_is_looked_at_anew() -> None:
     host.appends(1_002, value=bytes(2 * SIZE))
     with pytest.raises(InvariantBroken, match=r"^DP-18: .* 1000 and 1600"):
         host.appends(1_600)
+
+
+# -- a roll for a reason -------------------------------------------------------------------------------------------
+
+
+def rolls(*, size: int, start: int, truncated: bool = False, other: bool = False) -> None:
+    """A log with records from `start` on has rolled at offset 5, and its new segment has so many bytes."""
+    host = Host()
+    host.log.start_offset = start
+    host.begins(5)
+    host.disk.open("t-0/00000000000000000005.log", create=True).append(bytes(size))
+    host.rule.traced("segment", {"log": "u-0" if other else "t-0", "start": 5})
+    if truncated:
+        host.rule.traced("truncate", {"to": 5})
+    replicas = SimpleNamespace(all=lambda: [SimpleNamespace(replica=host.replica)])
+    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+    try:
+        host.rule.turned(host.process, node)
+    finally:
+        host.rule.turned(host.process, node)
+
+
+def test_a_log_that_rolls_for_nothing_breaks_dp_18() -> None:
+    with pytest.raises(
+        InvariantBroken, match=r"^DP-18: t-0 of b1: an empty segment begins at 5 .* from 4 on are kept$"
+    ):
+        rolls(size=0, start=4)
+
+
+def test_a_log_rolls_for_a_batch_or_when_all_is_deleted() -> None:
+    rolls(size=SIZE, start=0)
+    rolls(size=0, start=5)
+
+
+def test_what_was_truncated_may_have_begun_the_segment() -> None:
+    rolls(size=0, start=4, truncated=True)
+
+
+def test_another_log_has_not_rolled() -> None:
+    rolls(size=0, start=4, other=True)
+
+
+def test_a_node_that_died_in_that_turn_is_not_judged() -> None:
+    host = Host()
+    host.rule.traced("segment", {"log": "t-0", "start": 5})
+    host.rule.died(host.process)
+    host.rule.turned(host.process, SimpleNamespace(broker=None))  # type: ignore[arg-type]
