@@ -268,8 +268,7 @@ class TopicPartitionReplica(ServingReplica):
         remote = self._remotes.get(replica_id)
         if remote is None:
             return self._refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        registered = self._view.broker_epoch(replica_id)
-        if broker_epoch != -1 and registered is not None and broker_epoch < registered:
+        if -1 < broker_epoch < self._newest_epoch(remote):
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         end = self.log.end_offset
         bounds = self._bounds(offset, last_fetched_epoch, end)
@@ -282,6 +281,16 @@ class TopicPartitionReplica(ServingReplica):
         if (moved or self.high_watermark < end) and self._advance(now):
             return self._allowed(offset, end, advanced=True)
         return bounds
+
+    def _newest_epoch(self, remote: RemoteReplica) -> int:
+        """The newest broker epoch of a follower, as far as it is known here: registered, or named by its fetches.
+
+        A fetch of an earlier incarnation may come after one of the next, before this broker has heard of that
+        registration (`worlds` 1031160). To count it would be to count what that incarnation had, and may have lost with
+        it. Kafka compares with the registration only.
+        """
+        registered = self._view.broker_epoch(remote.broker)
+        return max(-1 if registered is None else registered, -1 if remote.broker_epoch is None else remote.broker_epoch)
 
     def follower_stayed(self, replica_id: int, offset: int, at: int) -> None:
         """Record that a follower with all of the log up to `offset` still fetched at this time, without naming it."""

@@ -79,6 +79,15 @@ class TestExpanding:
             led.replica(1).follower_fetch(led.now, 3, 103, 6, 1, 1)
         assert members(led) is None
 
+    def test_a_fetch_of_an_earlier_incarnation_counts_for_nothing_once_the_next_has_fetched(self, led: World) -> None:
+        """IS-08, seed 1031160 of `worlds`: the frame is late, and the leader has not heard of the next registration."""
+        leader = led.replica(1)
+        led.view.epochs[3] = 103
+        leader.follower_fetch(led.now, 3, 110, 4, 1, 1)
+        late = leader.follower_fetch(led.now, 3, 103, 6, 1, 1)
+        assert late.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert dict(leader.follower_epochs())[3] == 110 and leader.follower_ends()[3] == 4
+
     def test_a_fetch_without_broker_epoch_bypasses_the_check(self, led: World) -> None:
         led.replica(1).follower_fetch(led.now, 3, -1, 6, 1, 1)
         proposal = led.replica(1).proposal

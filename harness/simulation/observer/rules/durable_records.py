@@ -9,7 +9,8 @@ by LM and EP-04.
 Two more things are written down, and must be there again:
 
 * the start of a topic-partition's log, at the end of the turn that raised it (DP-16): deleted records do not come back;
-* the high watermark, when the node stops cleanly: consumers do not have to wait for a leader to learn it again.
+* the high watermark, when the node stops cleanly: consumers do not have to wait for a leader to learn it again. After
+  any other end, a follower begins with the one in its checkpoint file, as far as its log reaches.
 
 Legal: a log that ends earlier
 
@@ -34,6 +35,8 @@ from squall.harness.simulation.observer.rules.rule import QuorumTurn, ReplicaTur
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId, Watched
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.nodes.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 QUORUM: TopicPartitionId = (b"", -1)
 """The place of the metadata log among the logs of a host."""
@@ -130,6 +133,9 @@ class DurableRecords(Rule):
                 f"and had {held.high_watermark}",
             )
 
+        if not replica.is_leader:
+            _check_high_watermark(process, replica, name)
+
     def quorum_moved(self, turn: QuorumTurn) -> None:
         process, (end, _, _, epoch) = turn.process, turn.now
         place = (process.name, QUORUM)
@@ -180,3 +186,16 @@ class DurableRecords(Rule):
             raise InvariantBroken(
                 "DURABLE", f"{log}: {process.name} comes back with records up to {end}, and those up to {least} {how}"
             )
+
+
+def _check_high_watermark(process: SimProcess, replica: TopicPartitionReplica, name: str) -> None:
+    """Check that a follower which comes back begins with the high watermark that is written down."""
+    with process.disk.at_no_cost():
+        written = read_offsets(process.disk, HIGH_WATERMARKS).get((replica.topic, replica.partition), 0)
+    expected = min(max(written, replica.log.start_offset), replica.end_offset)
+    if replica.high_watermark != expected:
+        raise InvariantBroken(
+            "DURABLE",
+            f"{name}: {process.name} comes back with high watermark {replica.high_watermark}; {written} is written "
+            f"down, and its log begins at {replica.log.start_offset} and ends at {replica.end_offset}",
+        )

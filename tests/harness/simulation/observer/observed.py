@@ -29,7 +29,7 @@ from squall.nodes.raft.config import Voter
 from squall.nodes.raft.metadata_log import CommittedBatch
 from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.raft.voters import VoterSet
-from squall.nodes.storage.checkpoints import CLEAN_SHUTDOWN
+from squall.nodes.storage.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, write_offsets
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.producers import ProducerStates
 from squall.workloads.clients.common.payload import encode_value
@@ -318,6 +318,10 @@ class HandMadeProcess:
         marker.truncate(0)
         marker.append(clean_marker(epoch).encode())
         marker.close()
+
+    def leave_high_watermark(self, offset: int) -> None:
+        """Write the high watermark of its replica into the checkpoint file."""
+        write_offsets(self.disk, HIGH_WATERMARKS, {(TOPIC, 0): offset})
 
     def leave_snapshot(self, offset: int) -> None:
         """Write a snapshot of the metadata that ends there, durably."""

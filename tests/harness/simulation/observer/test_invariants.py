@@ -403,6 +403,7 @@ def restarted(cluster: Cluster, name: str, epoch: int) -> None:
     """The node runs in another incarnation and has applied `epoch`; its high watermark is the one it checkpointed."""
     process = cluster.processes[name]
     process.incarnation += 1
+    process.leave_high_watermark(cluster.replica(name).high_watermark)
     cluster.replica(name).leader_epoch = epoch
     cluster.show(name, "follower")
 

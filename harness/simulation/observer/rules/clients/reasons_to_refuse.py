@@ -272,7 +272,8 @@ def _leads(refusal: Refusal, replica: TopicPartitionReplica, broker: Broker) -> 
     if not replica.is_leader or refusal.waited:
         return ""
     registered = broker.image.brokers.get(refusal.replica_id)
-    if registered is not None and -1 < refusal.broker_epoch < registered.epoch:
+    known = dict(replica.follower_epochs()).get(refusal.replica_id, -1)
+    if -1 < refusal.broker_epoch < max(known, -1 if registered is None else registered.epoch):
         return ""
     return f"it leads in epoch {replica.leader_epoch}"
 

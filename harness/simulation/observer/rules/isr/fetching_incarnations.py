@@ -9,9 +9,10 @@ left holds back every DeleteRecords, and is taken for its state when it returns 
 Legal: the epoch of an earlier registration, until the follower has heard of the new one; clusters without a quorum.
 
 And a leader that serves a fetch knows the follower by it: not by an earlier incarnation, and not as further behind. One
-that goes by an earlier incarnation counts what may have been lost with it, until the follower has as much again.
-Asserted when a Fetch of a follower is answered, for what it names and gets without an error. Legal: a fetch that is
-served after a newer one has been; a leader that begins a new epoch, in which it knows nothing yet.
+that goes by an earlier incarnation counts what may have been lost with it, until the follower has as much again. Nor
+does it serve an earlier incarnation than it has served in the same leader epoch, whose frame has come late (`worlds`
+1031160). Asserted when a Fetch of a follower is answered, for what it names and gets without an error. Legal: a fetch
+that is served after a newer one has been; a leader that begins a new epoch, in which it knows nothing yet.
 
 And a leader proposes that a follower joins the ISR only if its own metadata say that this incarnation may: its broker
 is active, that is unfenced and not stopping, and the leader knows the follower by the epoch of that registration. The
@@ -54,6 +55,8 @@ class FetchingIncarnations(Rule):
         super().__init__(cluster)
         self._unfit: list[str] = []
         """What was wrong with proposals of a turn that is not examined yet."""
+        self._newest: dict[tuple[str, int, bytes, int, int, int], int] = {}
+        """By leader, its incarnation, topic-partition, leader epoch and follower, the newest broker epoch it served."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         process = self.cluster.processes[self.cluster.names[int(fields["broker"])]]
@@ -106,6 +109,21 @@ class FetchingIncarnations(Rule):
         if epoch < 0 or node.broker is None or node_of_quorum(node) is None:
             return
         for replica, offset in _served(node.broker.replicas, asked, told):
+            place = (
+                process.name,
+                process.incarnation,
+                bytes(replica.topic_id),
+                replica.partition,
+                replica.leader_epoch,
+                broker,
+            )
+            newest = self._newest[place] = max(epoch, self._newest.get(place, epoch))
+            if epoch < newest:
+                raise InvariantBroken(
+                    "IS-08",
+                    f"{replica.topic}-{replica.partition}: its leader {process.name} serves broker {broker} of epoch "
+                    f"{epoch}, and has served its epoch {newest} before",
+                )
             known = dict(replica.follower_epochs()).get(broker)
             if known is None or (known, replica.follower_ends()[broker]) >= (epoch, offset):
                 continue

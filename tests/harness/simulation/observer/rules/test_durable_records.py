@@ -32,8 +32,9 @@ def returns(
     within_a_turn: bool = False,
     how_it_ended: str = "died",
     high_watermark: int = 0,
+    written: int | None = None,
 ) -> None:
-    """B3 dies and comes back with records up to `end`."""
+    """B3 dies and comes back with records up to `end`. `written` is its high watermark in the checkpoint file."""
     process = cluster.processes["b3"]
     process.leave_proof(2)
     process.up, process.how_it_ended = False, how_it_ended
@@ -46,6 +47,7 @@ def returns(
     replica = cluster.replica("b3")
     replica.log.cut(end)
     replica.high_watermark = max(high_watermark, replica.log.start_offset)
+    process.leave_high_watermark(high_watermark if written is None else written)
     cluster.show("b3", "follower")
 
 
@@ -194,6 +196,20 @@ def test_a_high_watermark_survives_a_clean_stop() -> None:
 @pytest.mark.parametrize("how", ["died", "died while it closed"])
 def test_a_high_watermark_may_fall_after_any_other_end(how: str) -> None:
     returns(with_three(), 3, how_it_ended=how, high_watermark=1)
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_high_watermark_above_the_one_that_is_written_down_breaks_durable(written: int) -> None:
+    with pytest.raises(
+        InvariantBroken, match=rf"^DURABLE: .* b3 .* high watermark 2; {written} is written down, .* at 3\n"
+    ):
+        returns(with_three(), 3, high_watermark=2, written=written)
+
+
+def test_a_high_watermark_below_the_one_that_is_written_down_breaks_durable_unless_the_log_ends_there() -> None:
+    with pytest.raises(InvariantBroken, match=r"^DURABLE: .* b3 .* high watermark 1; 2 is written down"):
+        returns(with_three(), 3, high_watermark=1, written=2)
+    returns(with_three(), 1, power_loss=True, high_watermark=1, written=2)
 
 
 # -- the metadata log -----------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def test_what_a_node_had_when_it_died_in_a_turn_is_not_known() -> None:
     process.up, process.incarnation = True, 2
     cluster.replica("b3").log.cut(3)
     cluster.replica("b3").high_watermark = 3
+    process.leave_high_watermark(3)
     cluster.change(isr=[1, 2], tell=("b1", "b2"))
     cluster.raise_start("b3", 2)
 
@@ -97,6 +98,7 @@ def test_a_node_that_died_before_keeps_as_much_as_any_other() -> None:
     process.up = False
     cluster.observer.look(process)  # type: ignore[arg-type]
     process.up, process.incarnation = True, 2
+    process.leave_high_watermark(cluster.replica("b3").high_watermark)
     cluster.show("b3")
     with pytest.raises(InvariantBroken, match=rf"^DP-18: .* b3 begins at 3 .* have {SIZE} bytes of the {2 * SIZE}"):
         cluster.raise_start("b3", 3)

@@ -72,7 +72,8 @@ def received() -> None:
 class Broker:
     """Broker 1 leads t-0 in epoch 4, with brokers 2 and 3. Its log is from 10 to 20, and up to 18 is committed.
 
-    Producer 7 is known with epoch 2 and the sequences 0 to 4. Broker 2 is registered with broker epoch 50.
+    Producer 7 is known with epoch 2 and the sequences 0 to 4. Broker 2 is registered with broker epoch 50. Broker 3 has
+    fetched with broker epoch 60, of which broker 1's metadata do not know yet.
     """
 
     def __init__(self, *, leads: bool = True, isr: tuple[int, ...] = (1, 2)) -> None:
@@ -85,6 +86,7 @@ class Broker:
         replica = SimpleNamespace(
             broker=1, topic="t", topic_id=ID, partition=0, log=log, end_offset=20, high_watermark=18, isr=isr,
             min_isr=2, leader_epoch=EPOCH, is_leader=leads, state=SimpleNamespace(replicas=(1, 2, 3)),
+            follower_epochs=lambda: [(3, 60)],
         )  # fmt: skip
         hosted = SimpleNamespace(replica=replica)
         replicas = SimpleNamespace(
@@ -183,6 +185,13 @@ def test_an_earlier_incarnation_of_a_follower_is_refused_by_the_leader() -> None
     Broker().fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica=2, broker_epoch=49)
     with breaks("it leads"):
         Broker().fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica=2, broker_epoch=50)
+
+
+def test_so_is_one_that_is_earlier_than_a_fetch_of_the_next() -> None:
+    """Seed 1031160 of worlds: a frame that came late, before the leader had heard of the next registration."""
+    Broker().fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica=3, broker_epoch=59)
+    with breaks("it leads"):
+        Broker().fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica=3, broker_epoch=60)
 
 
 def test_a_request_that_has_waited_may_have_lost_its_leader() -> None:

@@ -73,12 +73,21 @@ def test_only_a_leader_is_held_to_it() -> None:
 
 
 def serves(
-    *, known: tuple[int, int] | None, epoch: int = 7, offset: int = 20, error: int = 0, diverges: bool = False
+    *,
+    known: tuple[int, int] | None,
+    epoch: int = 7,
+    offset: int = 20,
+    error: int = 0,
+    diverges: bool = False,
+    leader_epoch: int = 5,
+    rule: FetchingIncarnations | None = None,
 ) -> None:
     """A leader serves broker 3 of an epoch from an offset, and then knows it by (epoch, end)."""
     replica = SimpleNamespace(
         topic="t",
+        topic_id=bytes(16),
         partition=0,
+        leader_epoch=leader_epoch,
         is_leader=True,
         follower_epochs=lambda: [] if known is None else [(3, known[0])],
         follower_ends=lambda: {3: -1 if known is None else known[1]},
@@ -93,8 +102,8 @@ def serves(
         part.diverging_epoch = EpochEndOffset(4, 12)
     request = ServerRequest(int(ApiKey.FETCH), 17, asked, "node-3", "PLAINTEXT", 1, 0)
     request.answer = Answer(response=FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[part])]))
-    process: Any = SimpleNamespace(name="b1")
-    FetchingIncarnations(None).answered(process, node, request)  # type: ignore[arg-type]
+    process: Any = SimpleNamespace(name="b1", incarnation=1)
+    (rule or FetchingIncarnations(None)).answered(process, node, request)  # type: ignore[arg-type]
 
 
 def test_a_leader_knows_a_follower_by_the_fetch_that_it_serves() -> None:
@@ -118,6 +127,16 @@ def test_what_it_refuses_or_has_truncated_proves_nothing() -> None:
     serves(known=(4, 90), error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     serves(known=(4, 90), diverges=True)
     serves(known=(4, 90), epoch=-1)
+
+
+def test_a_leader_that_serves_an_earlier_incarnation_than_before_breaks_is_08() -> None:
+    """Seed 1031160 of worlds: a frame of the incarnation before came late."""
+    rule = FetchingIncarnations(None)  # type: ignore[arg-type]
+    serves(known=(7, 20), epoch=7, rule=rule)
+    serves(known=(7, 20), epoch=6, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, rule=rule)
+    serves(known=(6, 20), epoch=6, leader_epoch=6, rule=rule)
+    with pytest.raises(InvariantBroken, match=r"^IS-08: t-0: .* b1 serves broker 3 of epoch 6, and .* epoch 7 before$"):
+        serves(known=(6, 20), epoch=6, rule=rule)
 
 
 # -- who may join the ISR ------------------------------------------------------------------------------------------
