@@ -214,7 +214,7 @@ def voters(value: str) -> tuple[Voter, ...]:
     found: list[Voter] = []
     for part in names(value):
         number, separator, address = part.partition("@")
-        if not separator or not number.isdigit() or int(number) > INT_MAX:
+        if not separator or not number.isdecimal() or int(number) > INT_MAX:
             raise ValueError(f"{part!r} is not id@host:port")
         host, port = _address(address)
         if not host or not port:

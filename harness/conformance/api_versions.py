@@ -152,13 +152,14 @@ async def announced(client: ConformanceClient, topic: CheckedTopic) -> None:
 async def _expect_equal_levels(client: ConformanceClient, address: Address) -> None:
     """Expect that a node is at the same levels as another one. A quorum has the version of its metadata among them."""
     other = client.rng.choice((*client.brokers, *client.controllers))
-    levels = [await _levels(client, one) for one in (address, other)]
+    levels = [await levels_of(client, one) for one in (address, other)]
     expect(address, f"the levels of all features, at another node {levels[1]}", levels[0], levels[1])
     if client.controllers:
         expect(address, f"whether {METADATA_VERSION} has a level", METADATA_VERSION in levels[0], True)
 
 
-async def _levels(client: ConformanceClient, address: Address) -> dict[str, int]:
+async def levels_of(client: ConformanceClient, address: Address) -> dict[str, int]:
+    """Return the levels of a cluster's features, as a node announces them. One of level 0 may be left out."""
     answer = await _asked(client, address, LEVEL_ZERO_SINCE)
     return {one.name: one.max_version_level for one in answer.finalized_features}
 

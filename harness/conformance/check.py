@@ -37,6 +37,7 @@ PARTS: tuple[Part, ...] = (
     topics.more_partitions,
     settings.described,
     settings.altered,
+    settings.of_nobody,
     settings.defaulted,
     effects.stamped,
     effects.retained,

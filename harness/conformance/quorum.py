@@ -1,10 +1,14 @@
 """What a controller must refuse: the metadata quorum's requests of another cluster, of an epoch that is over, about
-another log or a snapshot that is none, from a node that is no voter; a leader without an id or at no place, and a
-candidate whose log cannot be; changes of the voters that cannot be (`voters`); and to unregister a broker that is none.
-Afterwards the same leader leads in the same epoch.
+another log, several or none, or a snapshot that is none, from a node that is no voter; a leader without an id or at no
+place, and a candidate whose log cannot be; changes of the voters that cannot be (`voters`); and to unregister a broker
+that is none. Afterwards the same leader leads in the same epoch.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from squall.harness.conformance import voters
 from squall.harness.conformance.client import (
@@ -27,6 +31,7 @@ from squall.nodes.protocol.messages import (
     fetch_snapshot,
     vote,
 )
+from squall.nodes.protocol.messages.describe_quorum import PartitionDataResponse
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.nodes.protocol.topic_partition import METADATA_TOPIC_ID
@@ -38,6 +43,8 @@ ENDPOINTS_SINCE = 1
 """The version of BeginQuorumEpoch in which a leader says where it is."""
 NO_SNAPSHOT = 1 << 40
 """An offset at which no snapshot ends."""
+Part = TypeVar("Part")
+Topic = TypeVar("Topic")
 
 
 async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -51,6 +58,7 @@ async def strangers(client: ConformanceClient, topic: CheckedTopic) -> None:
         for cluster in (STRANGE_CLUSTER, metadata.cluster_id):
             await _strange_elections(client, controller, cluster, before.leader_epoch)
         await _impossible_elections(client, controller, metadata.cluster_id, before.leader_epoch)
+        await _other_numbers_of_logs(client, controller, metadata.cluster_id, before)
         await _impossible_addresses(client, controller, metadata.cluster_id, (before.leader_id, before.leader_epoch))
         await _strange_fetches(client, controller, metadata.cluster_id, before.leader_epoch)
         await _strange_snapshots(client, controller, metadata.cluster_id, before.leader_epoch)
@@ -140,6 +148,43 @@ async def _impossible_addresses(
         )
 
 
+async def _other_numbers_of_logs(
+    client: ConformanceClient, controller: Address, cluster: str | None, now: PartitionDataResponse
+) -> None:
+    """A request of the quorum names one partition of one log. These name another number, and are right otherwise."""
+    refused, epoch, leader = ErrorCode.INVALID_REQUEST, now.leader_epoch, now.leader_id
+    candidate = vote.PartitionDataRequest(0, epoch, NOBODY, last_offset_epoch=0, last_offset=0)
+    for name, votes in _not_one(candidate, partial(vote.TopicDataRequest, METADATA_TOPIC)):
+        voted = await client.ask(controller, vote.VoteRequest(cluster, -1, votes), vote.VoteResponse)
+        _expect_refused(controller, f"Vote {name}", voted, refused)
+    begun = begin_quorum_epoch.PartitionDataRequest(leader_id=leader, leader_epoch=epoch)
+    for name, begins in _not_one(begun, partial(begin_quorum_epoch.TopicDataRequest, METADATA_TOPIC)):
+        begin = begin_quorum_epoch.BeginQuorumEpochRequest(cluster, -1, begins)
+        answer = await client.ask(controller, begin, begin_quorum_epoch.BeginQuorumEpochResponse)
+        _expect_refused(controller, f"BeginQuorumEpoch {name}", answer, refused)
+    ended = end_quorum_epoch.PartitionDataRequest(leader_id=leader, leader_epoch=epoch)
+    for name, ends in _not_one(ended, partial(end_quorum_epoch.TopicDataRequest, METADATA_TOPIC)):
+        end = end_quorum_epoch.EndQuorumEpochRequest(cluster, ends)
+        response = await client.ask(controller, end, end_quorum_epoch.EndQuorumEpochResponse)
+        _expect_refused(controller, f"EndQuorumEpoch {name}", response, refused)
+    part = fetch.FetchPartition(0, epoch, 0, last_fetched_epoch=0, partition_max_bytes=1)
+    for name, fetches in _not_one(part, partial(fetch.FetchTopic, METADATA_TOPIC_ID, METADATA_TOPIC)):
+        request = fetch.FetchRequest(cluster_id=cluster, max_wait_ms=0, topics=fetches)
+        read = await client.ask(controller, request, fetch.FetchResponse, since=TOPIC_IDS_SINCE)
+        codes = {read.error_code, *(one.error_code for topic in read.responses for one in topic.partitions)} - {0}
+        expect(controller, f"the errors of a Fetch {name}", codes, {int(refused)})
+
+
+def _not_one(part: Part, topic: Callable[[list[Part]], Topic]) -> list[tuple[str, list[Topic]]]:
+    """Lists that name a partition of a log twice, or none."""
+    return [
+        ("of no log", []),
+        ("of a log twice", [topic([part]), topic([part])]),
+        ("of no partition", [topic([])]),
+        ("of a partition twice", [topic([part, part])]),
+    ]
+
+
 async def _strange_fetches(client: ConformanceClient, controller: Address, cluster: str | None, epoch: int) -> None:
     """Only the metadata log is read from a controller, from an offset that may be, in the current epoch."""
     for name, of, topic_id, number, at, offset, error in (
@@ -165,6 +210,7 @@ async def _strange_snapshots(client: ConformanceClient, controller: Address, clu
     """
     if not client.knows_all:
         return
+    snapshot = fetch_snapshot.SnapshotId(NO_SNAPSHOT, epoch)
     nowhere, nothing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,), (ErrorCode.SNAPSHOT_NOT_FOUND, *voters.NOT_HERE)
     for name, of, topic, number, at, errors in (
         ("of another cluster", STRANGE_CLUSTER, METADATA_TOPIC, 0, epoch, (ErrorCode.INCONSISTENT_CLUSTER_ID,)),
@@ -174,14 +220,26 @@ async def _strange_snapshots(client: ConformanceClient, controller: Address, clu
         ("in an epoch that is over", cluster, METADATA_TOPIC, 0, epoch - 1, (ErrorCode.FENCED_LEADER_EPOCH,)),
         ("in an epoch to come", cluster, METADATA_TOPIC, 0, epoch + 1, (ErrorCode.UNKNOWN_LEADER_EPOCH,)),
     ):
-        snapshot = fetch_snapshot.SnapshotId(NO_SNAPSHOT, epoch)
         part = fetch_snapshot.PartitionSnapshotRequest(number, at, snapshot, 0)
-        request = fetch_snapshot.FetchSnapshotRequest(
-            cluster_id=of, replica_id=-1, max_bytes=1, topics=[fetch_snapshot.TopicSnapshotRequest(topic, [part])]
-        )
-        read = await client.ask(controller, request, fetch_snapshot.FetchSnapshotResponse)
-        codes = {read.error_code, *(one.error_code for found in read.topics for one in found.partitions)} - {0}
-        expect(controller, f"the errors of a FetchSnapshot {name}", codes, *({int(error)} for error in errors))
+        log = [fetch_snapshot.TopicSnapshotRequest(topic, [part])]
+        await _expect_no_snapshot(client, controller, name, of, log, errors)
+    part = fetch_snapshot.PartitionSnapshotRequest(0, epoch, snapshot, 0)
+    for name, logs in _not_one(part, partial(fetch_snapshot.TopicSnapshotRequest, METADATA_TOPIC)):
+        await _expect_no_snapshot(client, controller, name, cluster, logs, nowhere)
+
+
+async def _expect_no_snapshot(
+    client: ConformanceClient,
+    controller: Address,
+    name: str,
+    cluster: str | None,
+    topics: list[fetch_snapshot.TopicSnapshotRequest],
+    errors: tuple[ErrorCode, ...],
+) -> None:
+    request = fetch_snapshot.FetchSnapshotRequest(cluster_id=cluster, replica_id=-1, max_bytes=1, topics=topics)
+    read = await client.ask(controller, request, fetch_snapshot.FetchSnapshotResponse)
+    codes = {read.error_code, *(one.error_code for found in read.topics for one in found.partitions)} - {0}
+    expect(controller, f"the errors of a FetchSnapshot {name}", codes, *({int(error)} for error in errors))
 
 
 Refusing = vote.VoteResponse | begin_quorum_epoch.BeginQuorumEpochResponse | end_quorum_epoch.EndQuorumEpochResponse

@@ -4,8 +4,10 @@ all of a request, or nothing.
 
 from __future__ import annotations
 
-from squall.harness.conformance.api_versions import ELIGIBLE_LEADERS
-from squall.harness.conformance.client import Address, ConformanceClient, expect, expect_error
+from functools import partial
+
+from squall.harness.conformance.api_versions import ELIGIBLE_LEADERS, LEVEL_ZERO_SINCE, levels_of
+from squall.harness.conformance.client import NOBODY, Address, ConformanceClient, expect, expect_error
 from squall.harness.conformance.topic import CheckedTopic
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -28,13 +30,15 @@ from squall.nodes.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, NO_KIND = 2, 4, 1
+NO_NUMBERS = ("²", "1" * 5000)
+"""A character that Unicode counts among the digits, and more digits than Python takes for a number."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
 ALTERED, OTHER = "retention.ms", "index.interval.bytes"
 LIST, ITEMS = "cleanup.policy", ("delete", "compact")
-FEATURES_SINCE = 3
 MIN_ISR = "min.insync.replicas"
+IN_FILE, THROTTLE = "log.dirs", "leader.replication.throttled.rate"
 CLUSTER = ""
 """The name of the resource that stands for all brokers."""
 LOWERED = ELIGIBLE_LEADERS
@@ -47,16 +51,16 @@ SECONDS_MS = 5000
 async def described(client: ConformanceClient, topic: CheckedTopic) -> None:
     """What the topic was created with comes from the topic, all else from elsewhere."""
     for broker, address in topic.brokers.items():
-        configs = await _configs(client, address, TOPIC, topic.name)
+        configs = await described_configs(client, address, TOPIC, topic.name)
         ours = {name: one.value for name, one in configs.items() if one.config_source == TOPIC_SOURCE}
         expect(address, f"the settings of {topic.name}", ours, topic.settings)
         sources = {one.config_source for name, one in configs.items() if name not in topic.settings}
         strange = sources - {CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE}
         expect(address, "sources of settings that the topic does not have", strange, set())
         wanted = sorted(client.rng.sample(sorted(configs), 2))
-        chosen = await _configs(client, address, TOPIC, topic.name, wanted)
+        chosen = await described_configs(client, address, TOPIC, topic.name, wanted)
         expect(address, "settings asked for by name", sorted(chosen), wanted)
-        own = await _configs(client, address, BROKER, str(broker))
+        own = await described_configs(client, address, BROKER, str(broker))
         sources = {one.config_source for one in own.values()}
         expect(address, "sources of a broker's settings", TOPIC_SOURCE in sources, False)
         expect(address, "whether a broker's settings come from its file", STATIC_SOURCE in sources, True)
@@ -109,6 +113,31 @@ async def altered(client: ConformanceClient, topic: CheckedTopic) -> None:
         await await_settings(client, topic)
 
 
+async def of_nobody(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """A broker's directories cannot be altered, nor any setting of a broker or a topic that does not exist.
+
+    A throttle may be taken away from a broker that has none.
+    """
+    address = client.any_broker()
+    broker = str(_id_of(topic, address))
+    in_file, throttle = AlterableConfig(IN_FILE, SET, "/nowhere"), AlterableConfig(THROTTLE, DELETE, None)
+    nobody = (ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED)
+    for kind, name, asked, errors in (
+        (BROKER, broker, [in_file], (ErrorCode.INVALID_REQUEST,)),
+        (BROKER, broker, [throttle, in_file], (ErrorCode.INVALID_REQUEST,)),
+        (BROKER, broker, [throttle], (ErrorCode.NONE,)),
+        (BROKER, str(NOBODY), [throttle], nobody),
+        (BROKER, str(NOBODY), [in_file], nobody),
+        (BROKER, "none", [throttle], (ErrorCode.INVALID_REQUEST,)),
+        (BROKER, "none", [in_file], (ErrorCode.INVALID_REQUEST,)),
+        *((BROKER, name, [in_file], (ErrorCode.INVALID_REQUEST,)) for name in NO_NUMBERS),
+        (TOPIC, broker, [AlterableConfig(ALTERED, SET, "1")], (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)),
+        (NO_KIND, broker, [throttle], (ErrorCode.INVALID_REQUEST,)),
+    ):
+        answer = await _alter(client, address, name, asked, kind=kind)
+        expect_error(address, f"to alter {asked} of {name!r}, a resource of type {kind}", answer, *errors)
+
+
 async def alter(client: ConformanceClient, topic: CheckedTopic, name: str, value: str | None) -> None:
     """Give a topic a setting, or take it away, and wait until every broker shows that."""
     address = client.any_broker()
@@ -126,7 +155,7 @@ async def defaulted(client: ConformanceClient, topic: CheckedTopic) -> None:
     It is set to what it is, and taken away again unless the cluster had it before.
     """
     address = client.any_broker()
-    before = (await _configs(client, address, BROKER, str(_id_of(topic, address)), [MIN_ISR]))[MIN_ISR]
+    before = (await described_configs(client, address, BROKER, str(_id_of(topic, address)), [MIN_ISR]))[MIN_ISR]
     refused = await _alter(client, address, CLUSTER, [AlterableConfig(MIN_ISR, SET, "none")], kind=BROKER)
     expect(address, f"whether {MIN_ISR}=none is refused as a default", refused != ErrorCode.NONE, True)
     wanted = [AlterableConfig(MIN_ISR, SET, before.value)]
@@ -149,7 +178,7 @@ async def _await_default(client: ConformanceClient, topic: CheckedTopic, value: 
 
     async def attempt() -> None:
         for broker, address in topic.brokers.items():
-            found = (await _configs(client, address, BROKER, str(broker), [MIN_ISR]))[MIN_ISR]
+            found = (await described_configs(client, address, BROKER, str(broker), [MIN_ISR]))[MIN_ISR]
             told = (found.value, found.config_source)
             expect(address, f"the default of {MIN_ISR} and its source", told, (value, source))
 
@@ -168,7 +197,7 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     refused = int(ErrorCode.INVALID_UPDATE_VERSION) in codes or int(ErrorCode.INVALID_REQUEST) in codes
     expect(address, f"whether an unknown feature is refused ({codes})", refused, True)
     versions = ApiVersionsRequest(client_software_name="squall", client_software_version="0")
-    announced = await client.ask(address, versions, ApiVersionsResponse, since=FEATURES_SINCE)
+    announced = await client.ask(address, versions, ApiVersionsResponse, since=LEVEL_ZERO_SINCE)
     known = [FeatureUpdateKey(one.name, one.max_version_level) for one in announced.finalized_features]
     request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=[*known[:1], update])
     response = await client.ask(address, request, UpdateFeaturesResponse)
@@ -181,6 +210,37 @@ async def features(client: ConformanceClient, topic: CheckedTopic) -> None:
     if any(one.feature == LOWERED and one.max_version_level > 0 for one in known):
         await _lowered(client, address)
         await _same_min_isr(client, topic)
+    if any(one.name == LOWERED and one.max_version > 0 for one in announced.supported_features):
+        await _switched(client, topic)
+
+
+async def _switched(client: ConformanceClient, topic: CheckedTopic) -> None:
+    """Lower a level to 0 and raise it again, or the other way round: every node then announces it.
+
+    The cluster's min ISR is taken away again if only the raise has set it.
+    """
+    address = client.any_broker()
+    level = (await levels_of(client, address)).get(LOWERED, 0)
+    min_isr = (await described_configs(client, address, BROKER, str(_id_of(topic, address)), [MIN_ISR]))[MIN_ISR]
+    for wanted in (0, 1) if level else (1, 0):
+        kind = UPGRADE if wanted else SAFE_DOWNGRADE
+        update = FeatureUpdateKey(LOWERED, wanted, upgrade_type=kind)
+        request = UpdateFeaturesRequest(timeout_ms=SECONDS_MS, feature_updates=[update])
+        response = await client.ask(address, request, UpdateFeaturesResponse, since=VALIDATED_SINCE)
+        codes = [response.error_code, *(one.error_code for one in response.results)]
+        expect(address, f"the errors of an update of {LOWERED} to {wanted} ({response})", set(codes), {0})
+        await client.settled(partial(_all_announce, client, wanted))
+    if min_isr.config_source != CLUSTER_SOURCE:
+        answer = await _alter(client, address, CLUSTER, [AlterableConfig(MIN_ISR, DELETE, None)], kind=BROKER)
+        expect_error(address, f"to take {MIN_ISR} away from all", answer, ErrorCode.NONE)
+        await _await_default(client, topic, min_isr.value, min_isr.config_source)
+
+
+async def _all_announce(client: ConformanceClient, level: int) -> None:
+    """Expect this level of the feature at every node."""
+    for address in (*client.brokers, *client.controllers):
+        announced = (await levels_of(client, address)).get(LOWERED, 0)
+        expect(address, f"the level of {LOWERED} after an update", announced, level)
 
 
 async def _lowered(client: ConformanceClient, address: Address) -> None:
@@ -196,7 +256,7 @@ async def _lowered(client: ConformanceClient, address: Address) -> None:
 async def _same_min_isr(client: ConformanceClient, topic: CheckedTopic) -> None:
     """Controllers and brokers decide by one min ISR: it is set for the cluster, not in each node's file (KIP-966)."""
     for broker, address in topic.brokers.items():
-        configs = await _configs(client, address, BROKER, str(broker), [MIN_ISR])
+        configs = await described_configs(client, address, BROKER, str(broker), [MIN_ISR])
         source = configs[MIN_ISR].config_source
         expect(address, f"where {MIN_ISR} comes from, with {LOWERED}", source, CLUSTER_SOURCE)
 
@@ -206,14 +266,14 @@ async def await_settings(client: ConformanceClient, topic: CheckedTopic) -> None
 
     async def attempt() -> None:
         for address in client.brokers:
-            configs = await _configs(client, address, TOPIC, topic.name)
+            configs = await described_configs(client, address, TOPIC, topic.name)
             ours = {name: one.value for name, one in configs.items() if one.config_source == TOPIC_SOURCE}
             expect(address, f"the settings of {topic.name}", ours, topic.settings)
 
     await client.settled(attempt)
 
 
-async def _configs(
+async def described_configs(
     client: ConformanceClient, address: Address, kind: int, name: str, wanted: list[str] | None = None
 ) -> dict[str, DescribeConfigsResourceResult]:
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, wanted)])

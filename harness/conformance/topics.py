@@ -12,6 +12,7 @@ from squall.harness.conformance.client import (
     expect,
     expect_error,
 )
+from squall.harness.conformance.settings import DEFAULT_SOURCE, STATIC_SOURCE, TOPIC, TOPIC_SOURCE, described_configs
 from squall.harness.conformance.topic import (
     METADATA_BY_ID_SINCE,
     CheckedPartition,
@@ -19,6 +20,7 @@ from squall.harness.conformance.topic import (
     await_shown,
     shown_topic,
 )
+from squall.nodes.metadata.topic_configs import TOPIC_CONFIGS
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -30,17 +32,18 @@ from squall.nodes.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from squall.nodes.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.nodes.protocol.topic_partition import ZERO_ID
 
 SECONDS_MS = 5000
 BY_ID_SINCE, DESCRIBED_SINCE, IDS_SINCE = 6, 5, 7
-TOPIC_SOURCE = 1
 LONGEST_NAME = 249
 ILLEGAL_NAMES = ("", "..", "a/b", "x" * (LONGEST_NAME + 1))
 MOST_PARTITIONS = 10_000
@@ -67,6 +70,33 @@ async def create(client: ConformanceClient, topic: CheckedTopic) -> None:
     if topic.topic_id == ZERO_ID:
         expect(address, "the id of the new topic", topic.topic_id, "an id")
     await await_shown(client, topic)
+    await _as_described(client, topic, result)
+
+
+async def _as_described(client: ConformanceClient, topic: CheckedTopic, created: CreatableTopicResult) -> None:
+    """CreateTopics names settings as DescribeConfigs then does. What it calls Kafka's default has that value.
+
+    A setting that neither the topic nor the cluster has comes from the controller's file in CreateTopics, and from the
+    broker's in DescribeConfigs. These may differ, and our brokers call what is in theirs a default.
+    """
+    address = client.any_broker()
+    shown = await described_configs(client, address, TOPIC, topic.name)
+    told = {one.name: one for one in created.configs or () if one.name in shown}
+    names = [name for name, one in shown.items() if one.config_source == TOPIC_SOURCE]
+    expect(address, f"settings of {topic.name} that CreateTopics does not name", sorted({*names} - {*told}), [])
+    for name, one in told.items():
+        said, found = _told(one), _told(shown[name])
+        expect(address, f"value, source and flags of {name}, which CreateTopics said to be {said}", found, said)
+        if one.config_source == DEFAULT_SOURCE and name in TOPIC_CONFIGS:
+            expect(address, f"Kafka's default of {name}, by CreateTopics", one.value, TOPIC_CONFIGS[name].default)
+
+
+def _told(setting: CreatableTopicConfigs | DescribeConfigsResourceResult) -> tuple[object, ...]:
+    """Return value, source and flags of a setting; neither value nor source of one that only a node's file may have."""
+    flags = (setting.read_only, setting.is_sensitive)
+    if setting.config_source in (STATIC_SOURCE, DEFAULT_SOURCE):
+        return ("by a node", *flags)
+    return (setting.value, setting.config_source, *flags)
 
 
 async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> None:
@@ -176,6 +206,7 @@ async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> Non
     for error, choices in cases.items():
         for asked in choices:
             await _extend(client, address, asked, error)
+    await _many_more(client, address, topic)
     more = CreatePartitionsTopic(topic.name, count + 1, None)
     both = CreatePartitionsRequest(topics=[more, more], timeout_ms=SECONDS_MS)
     response = await client.ask(address, both, CreatePartitionsResponse)
@@ -187,6 +218,19 @@ async def more_partitions(client: ConformanceClient, topic: CheckedTopic) -> Non
     topic.partitions.append(CheckedPartition(tuple(replicas), replicas[0]))
     await await_shown(client, topic, leads=False)
     expect(address, "the first leader epoch of a new topic-partition", topic.partitions[-1].leader_epoch, 0)
+
+
+async def _many_more(client: ConformanceClient, address: Address, topic: CheckedTopic) -> None:
+    """A request may add as many topic-partitions as it may write records, and no more.
+
+    Apache Kafka 4.3 was seen to answer UNKNOWN_SERVER_ERROR to one more, so only our own nodes are asked for that.
+    """
+    if client.rng.random() >= MANY_RECORDS:
+        return
+    for added, error in ((MOST_PARTITIONS + 1, ErrorCode.INVALID_PARTITIONS), (MOST_PARTITIONS, ErrorCode.NONE)):
+        if client.knows_all or error == ErrorCode.NONE:
+            asked = CreatePartitionsTopic(topic.name, len(topic.partitions) + added, None)
+            await _extend(client, address, asked, error, validate_only=True)
 
 
 async def delete(client: ConformanceClient, topic: CheckedTopic) -> None:

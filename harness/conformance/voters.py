@@ -27,6 +27,8 @@ from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequ
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
 """Of a controller that does not lead, and of a quorum whose voters are configured."""
 TIMEOUT_MS = 1000
+SERVED, ONLY, LATER = (0, 1), (1, 1), (2, 2)
+"""Ranges of the version of the quorum, kraft.version, that a voter supports; 1 is that of a quorum that changes."""
 
 VoterChange = add_raft_voter.AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest
 Changed = add_raft_voter.AddRaftVoterResponse | update_raft_voter.UpdateRaftVoterResponse
@@ -105,21 +107,25 @@ async def at_once(client: ConformanceClient, controller: Address, cluster: str |
 async def impossible_places(
     client: ConformanceClient, controller: Address, cluster: str | None, quorum: PartitionDataResponse
 ) -> None:
-    """Only a voter says where it is, with a listener, to the leader of the current epoch (KIP-853)."""
+    """Only a voter says where it is, with a listener, to the leader of the current epoch (KIP-853).
+
+    It supports the quorum's version.
+    """
     if not await client.serves(controller, ApiKey.UPDATE_RAFT_VOTER):
         return
     voter, epoch = quorum.current_voters[0], quorum.leader_epoch
     known, stranger = (voter.replica_id, voter.replica_directory_id), (NOBODY, UNKNOWN_ID)
     listener = update_raft_voter.Listener("CONTROLLER", "127.0.0.1", 1)
-    for name, of, at, (number, directory), listeners, error in (
-        ("without a listener", cluster, epoch, known, [], ErrorCode.INVALID_REQUEST),
-        ("that is none", cluster, epoch, stranger, [listener], ErrorCode.VOTER_NOT_FOUND),
-        ("in an epoch that is over", cluster, epoch - 1, known, [listener], ErrorCode.FENCED_LEADER_EPOCH),
-        ("in an epoch to come", cluster, epoch + 1, known, [listener], ErrorCode.UNKNOWN_LEADER_EPOCH),
-        ("of another cluster", STRANGE_CLUSTER, epoch, known, [listener], ErrorCode.INCONSISTENT_CLUSTER_ID),
+    for name, of, at, (number, directory), listeners, versions, error in (
+        ("without a listener", cluster, epoch, known, [], SERVED, ErrorCode.INVALID_REQUEST),
+        ("that is none", cluster, epoch, stranger, [listener], SERVED, ErrorCode.VOTER_NOT_FOUND),
+        ("in an epoch that is over", cluster, epoch - 1, known, [listener], SERVED, ErrorCode.FENCED_LEADER_EPOCH),
+        ("in an epoch to come", cluster, epoch + 1, known, [listener], SERVED, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ("of another cluster", STRANGE_CLUSTER, epoch, known, [listener], SERVED, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ("of later versions only", cluster, epoch, known, [listener], LATER, ErrorCode.INVALID_REQUEST),
     ):
-        place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners)
-        place.k_raft_version_feature.max_supported_version = 1
+        supported = update_raft_voter.KRaftVersionFeature(*versions)
+        place = update_raft_voter.UpdateRaftVoterRequest(of, at, number, directory, listeners, supported)
         await client.settled(
             partial(
                 _is_answered,
@@ -142,14 +148,17 @@ async def same_place(client: ConformanceClient, controller: Address, cluster: st
     voter = quorum.current_voters[0]
     place = next(one.listeners[0] for one in response.nodes if one.node_id == voter.replica_id)
     listener = update_raft_voter.Listener(place.name, place.host, place.port)
-    update = update_raft_voter.UpdateRaftVoterRequest(
-        cluster, quorum.leader_epoch, voter.replica_id, voter.replica_directory_id, [listener]
-    )
-    update.k_raft_version_feature.max_supported_version = 1
-    answer = update_raft_voter.UpdateRaftVoterResponse
-    await client.settled(
-        partial(_is_answered, client, controller, "to leave a voter where it is", update, answer, ErrorCode.NONE)
-    )
+    for versions in (SERVED, ONLY):
+        update = update_raft_voter.UpdateRaftVoterRequest(
+            cluster,
+            quorum.leader_epoch,
+            voter.replica_id,
+            voter.replica_directory_id,
+            [listener],
+            update_raft_voter.KRaftVersionFeature(*versions),
+        )
+        name, answer = f"to leave a voter of versions {versions} where it is", update_raft_voter.UpdateRaftVoterResponse
+        await client.settled(partial(_is_answered, client, controller, name, update, answer, ErrorCode.NONE))
 
 
 async def _is_answered(

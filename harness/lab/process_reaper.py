@@ -88,7 +88,7 @@ def at_home(directory: Path) -> list[int]:
 def _everybody() -> Iterable[tuple[int, str, int]]:
     """Yield id, state and parent of every process."""
     for path in Path("/proc").iterdir():
-        if path.name.isdigit():
+        if path.name.isdecimal():
             with contextlib.suppress(OSError):
                 fields = (path / "stat").read_text().rpartition(")")[2].split()
                 yield int(path.name), fields[0], int(fields[1])

@@ -72,6 +72,6 @@ async def _pid_of(worker: RemoteWorker) -> int:
     path = f"{worker.directory}/worker.pid"
     found = await asyncio.to_thread(on_all, [worker.host.remote], lambda remote: remote.run(["cat", path]))
     answer = found[worker.host.name]
-    if not answer.ok or not answer.stdout.strip().isdigit():
+    if not answer.ok or not answer.stdout.strip().isdecimal():
         raise SshError(worker.host.remote.spec, f"no process id of a load worker in {path}")
     return int(answer.stdout)

@@ -102,7 +102,7 @@ async def scram(exchange: Exchange, digest: str, user: str, password: str, nonce
     first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
     challenge = (await exchange(f"n,,{first}".encode())).decode()
     fields = _fields(challenge)
-    iterations = int(fields["i"]) if fields.get("i", "").isdigit() else 0
+    iterations = int(fields["i"]) if fields.get("i", "").isdecimal() else 0
     if not fields.get("r", "").startswith(nonce) or "s" not in fields or not 0 < iterations <= MOST_ITERATIONS:
         raise NotAuthenticated("the cluster's SCRAM challenge does not answer ours")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(fields["s"]), iterations)

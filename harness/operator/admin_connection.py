@@ -45,7 +45,7 @@ def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon:
         return text, DEFAULT_PORT
-    if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         remedy = "give host:port with a port of 1 to 65535, such as 127.0.0.1:9092"
         raise UsageError(f"--bootstrap {text!r} is not an address; give HOST:PORT", remedy=remedy)
     return host.strip("[]"), int(port)

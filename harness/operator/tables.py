@@ -24,7 +24,7 @@ def table(out: Console, headings: Sequence[str], rows: Iterable[Sequence[object]
     made = Table(box=None, pad_edge=False)
     shown = [[NOTHING if cell is None else str(cell) for cell in row] for row in rows]
     for column, heading in enumerate(headings):
-        right = bool(shown) and all(row[column].replace(" ", "").lstrip("-").isdigit() for row in shown)
+        right = bool(shown) and all(row[column].replace(" ", "").lstrip("-").isdecimal() for row in shown)
         made.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for row in shown:
         made.add_row(*row)

@@ -140,7 +140,7 @@ class HostVariables(BaseModel):
     @field_validator("ansible_port", mode="before")
     @classmethod
     def _port(cls, value: object) -> object:
-        number = int(value) if isinstance(value, (int, str)) and str(value).isdigit() else 0
+        number = int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
         if isinstance(value, bool) or not 1 <= number <= 65535:
             raise ValueError("is not a port number (1–65535)")
         return number

@@ -198,7 +198,7 @@ def parse_watermarks(text: str) -> dict[TopicPartition, int]:
     """Parse Kafka's checkpoint of high watermarks."""
     found = {}
     for entry in (line.split() for line in text.splitlines()[2:]):
-        if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
+        if len(entry) == 3 and entry[1].isdecimal() and entry[2].isdecimal():
             found[entry[0], int(entry[1])] = int(entry[2])
     return found
 

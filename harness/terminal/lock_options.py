@@ -35,7 +35,7 @@ def with_wait(arguments: list[str]) -> list[str]:
     for place, word in enumerate(arguments):
         filled.append(word)
         following = arguments[place + 1] if place + 1 < len(arguments) else ""
-        if word == WAIT and not following[:1].isdigit():
+        if word == WAIT and not following[:1].isdecimal():
             filled.append(WITHOUT_END)
     return filled
 

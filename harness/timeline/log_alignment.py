@@ -144,7 +144,7 @@ def stamp_of(line: str) -> tuple[int | None, str]:
     if line.startswith("{") and (etcd := _OF_ETCD.search(line)) is not None:
         return _of_iso(etcd[1]) if etcd[1] else int(float(etcd[2]) * 1_000_000) * 1000, line
     word, _, rest = line.partition(" ")
-    if len(word) < len("2026-11-21T21:11:41") or not word[0].isdigit():
+    if len(word) < len("2026-11-21T21:11:41") or not word[0].isdecimal():
         return None, line
     stamp = _of_iso(word)
     return (None, line) if stamp is None else (stamp, rest)

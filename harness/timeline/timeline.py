@@ -184,7 +184,7 @@ def log_entries(log: Path, host: str, placing: LogAligner) -> Iterator[Entry]:
 
 def _stamp_in(line: str) -> str:
     """Return the stamp of a line as it is written, or as much of the line as holds one."""
-    return line.partition(" ")[0] if line[0].isdigit() else line[:40].strip()
+    return line.partition(" ")[0] if line[0].isdecimal() else line[:40].strip()
 
 
 def _seen(one: ClusterObservation) -> Entry:

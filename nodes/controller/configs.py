@@ -36,6 +36,8 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
 from squall.nodes.protocol.schema import Message
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_ID_DIGITS = 10
+"""The most digits that the id of a broker has."""
 _THROTTLES = {
     BROKER_RESOURCE: (
         "leader.replication.throttled.rate",
@@ -101,7 +103,7 @@ def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> Non
         return
     if kind == BROKER_RESOURCE and (name == CLUSTER_DEFAULT or _only_throttles(image, resource)):
         return
-    if kind == BROKER_RESOURCE and name.isdigit() and int(name) in image.brokers:
+    if kind == BROKER_RESOURCE and _is_broker(image, name):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"Settings of a single broker are those of its configuration file; broker {name} cannot be given "
@@ -116,8 +118,16 @@ def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> Non
 
 def _only_throttles(image: MetadataImage, resource: AlterConfigsResource) -> bool:
     """Whether the request only sets or removes throttles of a registered broker; `_altered` refuses setting them."""
-    known = resource.resource_name.isdigit() and int(resource.resource_name) in image.brokers
+    known = _is_broker(image, resource.resource_name)
     return known and all(one.name in _THROTTLES[BROKER_RESOURCE] for one in resource.configs)
+
+
+def _is_broker(image: MetadataImage, name: str) -> bool:
+    """Whether a resource's name is the id of a registered broker.
+
+    A name is of any length and in any script: `int` refuses digits such as '²', and numbers of over 4,300 digits.
+    """
+    return name.isdecimal() and len(name) <= _ID_DIGITS and int(name) in image.brokers
 
 
 def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, str]:

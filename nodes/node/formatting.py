@@ -54,7 +54,7 @@ def _initial_controller(part: str) -> Voter:
     number, at, place = part.partition("@")
     host_and_port, _, directory = place.rpartition(":")
     host, _, port = host_and_port.rpartition(":")
-    if not at or not number.isdigit() or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not at or not number.isdecimal() or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{part!r} is not id@host:port:directory-id")
     try:
         return Voter(int(number), host.strip("[]"), int(port), parse_id(directory))

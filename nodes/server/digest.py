@@ -133,7 +133,7 @@ def describe(directory: Path, out: TextIO, *, delayed_starts: bool = False) -> N
     found = 0
     for log in sorted(one for one in directory.iterdir() if one.is_dir()):
         topic, _, number = log.name.rpartition("-")
-        if not topic or not number.isdigit():
+        if not topic or not number.isdecimal():
             continue
         place = (topic, int(number))
         whole = not delayed_starts and place != METADATA_PARTITION
@@ -246,7 +246,7 @@ def _produced(row: Row) -> Produced:
 
 
 def _segments(log: Path) -> list[tuple[int, Path]]:
-    return sorted((int(path.stem), path) for path in log.glob("*.log") if path.stem.isdigit())
+    return sorted((int(path.stem), path) for path in log.glob("*.log") if path.stem.isdecimal())
 
 
 def _row(header: BatchHeader, batch: memoryview) -> Row:
@@ -458,13 +458,13 @@ def _entries(path: Path) -> list[list[str]]:
 def _offsets(path: Path) -> dict[tuple[str, int], int]:
     found = {}
     for entry in _entries(path):
-        if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
+        if len(entry) == 3 and entry[1].isdecimal() and entry[2].isdecimal():
             found[entry[0], int(entry[1])] = int(entry[2])
     return found
 
 
 def _epochs(path: Path) -> list[list[int]]:
-    return [[int(one) for one in entry] for entry in _entries(path) if all(part.isdigit() for part in entry)]
+    return [[int(one) for one in entry] for entry in _entries(path) if all(part.isdecimal() for part in entry)]
 
 
 def _properties(path: Path) -> dict[str, str]:

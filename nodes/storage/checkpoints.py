@@ -85,7 +85,7 @@ def read_lines(disk: Disk, path: str, fields: int) -> list[list[str]]:
     if content is None:
         return []
     lines = content.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
+    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdecimal():
         raise CorruptFile(f"{path}: line 1 must be the version 0 and line 2 a count; remove the file to rebuild it")
     entries = [line.split(" ") for line in lines[2:]]
     if len(entries) != int(lines[1]):

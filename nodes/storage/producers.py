@@ -168,7 +168,7 @@ class ProducerStates:
     def snapshots(self) -> list[int]:
         """Offsets of the snapshot files, ascending."""
         names = self._disk.list(self._directory)
-        return [int(name[:20]) for name in names if name.endswith(".snapshot") and name[:20].isdigit()]
+        return [int(name[:20]) for name in names if name.endswith(".snapshot") and name[:20].isdecimal()]
 
     def take_snapshot(self, offset: int) -> None:
         """Write the state before `offset`."""

@@ -32,7 +32,7 @@ class Segments:
         self._buggify = buggify
         self._all: list[Segment] = []
         for name in disk.list(directory):
-            if name.endswith(".log") and name[:-4].isdigit():
+            if name.endswith(".log") and name[:-4].isdecimal():
                 self._add(int(name[:-4]), create=False)
         if not self._all:
             self._add(start_offset, create=True)

@@ -93,7 +93,7 @@ class _Names:
             self.notation == "JSON"
             and isinstance(key, str)
             and not isinstance(key, Keyword)
-            and key.lstrip("-").isdigit()
+            and key.lstrip("-").isdecimal()
         ):
             key = int(key)
         number = self.keys.of(key)

@@ -177,7 +177,7 @@ def _one(text: str, file: Path, line: int) -> Any:
 
 
 def _process_of(word: str) -> Any:
-    return int(word) if word.isdigit() else Keyword(word.removeprefix(":"))
+    return int(word) if word.isdecimal() else Keyword(word.removeprefix(":"))
 
 
 def _event(file: Path, line: int, form: Mapping[Any, Any]) -> Event:

@@ -252,7 +252,7 @@ def ids_of(text: str) -> list[int]:
     """Parse broker ids. Raises UsageError."""
     found = []
     for part in names_of(text):
-        if not part.isdigit():
+        if not part.isdecimal():
             raise UsageError(f"--brokers {text}: {part!r} is not a broker id", remedy="give ids such as 1,2,3")
         found.append(int(part))
     return found

@@ -279,4 +279,4 @@ def _speaks_of_others(scenario: Scenario) -> bool:
     known |= {f"b{number + 1}" for number in range(scenario.cluster.brokers)}
     words = " ".join(target for fault in scenario.nemesis for target in targets_of(fault).values())
     named = {word.strip(",") for word in words.split()}
-    return any(word not in known for word in named if word[:1] in "bc" and word[1:].isdigit())
+    return any(word not in known for word in named if word[:1] in "bc" and word[1:].isdecimal())

@@ -60,7 +60,7 @@ def addresses_in(text: str) -> list[tuple[str, int]]:
     found = []
     for part in text.split(","):
         host, colon, port = part.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise UsageError(
                 f"system cluster: bootstrap: {part.strip()!r} is not host:port with a port from 1 to 65535"
             )

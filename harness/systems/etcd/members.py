@@ -43,7 +43,7 @@ def wrong_with_setting(key: str, value: str, version: str) -> str | None:
     """Return why a member does not take a setting; None if it does."""
     if key not in SETTINGS:
         return f"is no setting of etcd that a suite may have{suggestion(key, SETTINGS)}"
-    return None if value.isdigit() and int(value) > 0 else "is no whole number from 1"
+    return None if value.isdecimal() and int(value) > 0 else "is no whole number from 1"
 
 
 def wrong_with_topic(name: str, topic: Any) -> str | None:

@@ -177,5 +177,5 @@ def _internal_topics(brokers: int) -> dict[str, str]:
 
 def _named_as_there(key: str, value: str, known: Collection[str]) -> tuple[str, str]:
     internal = f"internal.{key}"
-    small = key == "metadata.log.segment.bytes" and value.isdigit() and int(value) < LEAST_METADATA_SEGMENT
+    small = key == "metadata.log.segment.bytes" and value.isdecimal() and int(value) < LEAST_METADATA_SEGMENT
     return (internal if small and internal in known else key), value

@@ -48,7 +48,7 @@ def start_watched(
         # This process is the parent and must reap it; if this process ends first, the host's init inherits it.
         threading.Thread(target=watch.wait, daemon=True).start()
         said = os.read(answer, 1000).decode() if select.select([answer], [], [], START_TIMEOUT)[0] else "nothing"
-        if not said.isdigit():
+        if not said.isdecimal():
             watch.kill()
             raise VerbError("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
         keep(int(said))

@@ -47,7 +47,7 @@ def replay(lines: Sequence[str]) -> dict[str, int]:
     for line in lines:
         kind, _, rest = line.partition(" ")
         number, _, path = rest.partition(" ")
-        if not path or not number.isdigit():
+        if not path or not number.isdecimal():
             continue
         size = int(number)
         if kind == "u":

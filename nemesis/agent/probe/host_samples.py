@@ -131,7 +131,7 @@ def probe_metrics(arguments: dict[str, Any]) -> dict[str, Any]:
     address = text(arguments, "address")
     names = [str(one) for one in required(arguments, "names", list, "a list of names of metrics")]
     host, _, port = address.rpartition(":")
-    if not port.isdigit():
+    if not port.isdecimal():
         raise VerbError("bad_argument", f"address: {address!r} must be ADDRESS:PORT")
     link = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=SCRAPE_SECONDS)
     try:

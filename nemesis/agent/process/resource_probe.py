@@ -49,7 +49,7 @@ def eaters_of(state: Path, id: str) -> list[int]:
     """The pids of this fault's `stress_worker.py` processes, found by their command lines."""
     found = []
     for path in Path("/proc").iterdir():
-        if path.name.isdigit():
+        if path.name.isdecimal():
             with contextlib.suppress(OSError):
                 words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 ours = runs(words, "process.stress_worker") and str(state) in words

@@ -105,7 +105,7 @@ class LogManager:
     def _load(self, *, clean: bool) -> None:
         for directory in self._disk.list(ROOT):
             topic, _, number = directory.rpartition("-")
-            if not topic or not number.isdigit() or (topic, int(number)) == METADATA_PARTITION:
+            if not topic or not number.isdecimal() or (topic, int(number)) == METADATA_PARTITION:
                 continue
             topic_id = self._stored_id(directory)
             if topic_id is None:

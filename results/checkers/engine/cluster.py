@@ -61,7 +61,7 @@ def masters(url: str) -> list[tuple[str, int]]:
     found = []
     for place in url.removeprefix(STANDALONE).split(","):
         host, _, port = place.rpartition(":") if ":" in place else (place, "", str(DEFAULT_PORT))
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal():
             raise SparkTrouble(f"--spark-master {url}: {place!r} is no HOST:PORT; a master is spark://HOST:PORT")
         found.append((host.strip("[]"), int(port)))
     return found

@@ -69,7 +69,7 @@ def namespaces(pids: list[int], kinds: tuple[str, ...] = ("net", "mnt", "pid", "
 
 
 def every_pid() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
 def machine_view() -> tuple[object, ...]:

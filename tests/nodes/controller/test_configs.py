@@ -87,6 +87,15 @@ def test_single_brokers_and_repetitions_are_refused_and_the_rest_is_done(control
     assert settings(controller, "other") == {}
 
 
+@pytest.mark.parametrize("name", ["²", "1" * 5000, "01x", "9", "-1"])
+@pytest.mark.parametrize("key", [MIN_ISR, "leader.replication.throttled.rate"])
+def test_a_name_that_is_no_brokers_id_is_refused(controller: Any, name: str, key: str) -> None:
+    """`int` takes neither "²", which is a digit to Python, nor a number of more than 4,300 digits."""
+    resource = AlterConfigsResource(BROKER_RESOURCE, name, [AlterableConfig(key, DELETE, None)])
+    [answer] = controller.ask(IncrementalAlterConfigsRequest([resource])).responses
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "key"),
     [

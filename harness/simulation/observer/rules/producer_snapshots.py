@@ -147,7 +147,7 @@ def _snapshots_in(disk: SimDisk, directory: str) -> list[int]:
     """The offsets of the snapshots in a log's directory."""
     with disk.at_no_cost():
         names = [name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX)]
-    return [int(name) for name in names if name.isdigit()]
+    return [int(name) for name in names if name.isdecimal()]
 
 
 def _read(disk: SimDisk, directory: str, at: int) -> tuple[bool, Windows | None]:

@@ -205,7 +205,7 @@ def _files(disk: SimDisk, directory: str, claim: int) -> list[tuple[int, int, in
     found = []
     with disk.at_no_cost():
         names = sorted(
-            name for name in disk.list(directory) if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdigit()
+            name for name in disk.list(directory) if name.endswith(SUFFIX) and name[: -len(SUFFIX)].isdecimal()
         )
         bases = [int(name[: -len(SUFFIX)]) for name in names]
         for name, base, following in zip(names, bases, [*bases[1:], claim + 1], strict=False):

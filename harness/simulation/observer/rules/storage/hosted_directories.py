@@ -43,7 +43,7 @@ def _check(process: SimProcess, broker: Broker) -> None:
         raise InvariantBroken("HOSTED", f"{process.name} counts the traffic of {gone}, which are no topics any more")
     for directory in process.disk.list(""):
         topic, _, number = directory.rpartition("-")
-        if not topic or not number.isdigit() or topic == METADATA_TOPIC:
+        if not topic or not number.isdecimal() or topic == METADATA_TOPIC:
             continue
         topic_id = _stored_id(process.disk, directory)
         if topic_id is not None and broker.replicas.by_id(topic_id, int(number)) is None:

@@ -119,7 +119,7 @@ def _indexed(disk: SimDisk, *, trusts_all: bool) -> Iterator[_Indexed]:
         topic, _, number = directory.rpartition("-")
         if not bases or topic == METADATA_TOPIC:
             continue
-        trusted = points.get((topic, int(number)), 0) if number.isdigit() else 0
+        trusted = points.get((topic, int(number)), 0) if number.isdecimal() else 0
         end = _end_of(disk, directory, bases[-1])
         followed = max((at for at in _snapshots(names) if at <= end), default=0)
         for base, following in zip(bases, [*bases[1:], end], strict=True):
