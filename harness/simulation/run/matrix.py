@@ -89,7 +89,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("producer-state-survives-truncation", "DP-05", "truncated-retry", "DP-05", "ACK", "UNIQ", "lost_write"),
     mutant("torn-tail-accepted", "FD-03", "torn-tail", "LM", "UNIQ", "phantom"),
     mutant("log-start-past-hw", "DP-07", "retention-behind", "DP-07"),
-    mutant("hw-restored-too-high", "DP-14", "leader-kill-lagging", "LM", "ISR", "ELECT", "PREFIX"),
+    mutant("hw-restored-too-high", "DP-14", "leader-kill-lagging", "LM", "ISR", "ELECT", "PREFIX", "DURABLE"),
     mutant("divergent-suffix-kept", "DP-13", "divergent-suffix", "LM"),
     mutant("stale-fetch-appended", "EP-04", "late-fetch-answer", "EP-04"),
     mutant("end-offset-unguarded", "DP-14", "end-offsets-after-failover", "stale_read", "hw_regress"),

@@ -739,7 +739,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.stands_although_it_hears_its_leader,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
-        seed=4,
+        seed=6,
     ),
     Proof(
         BalancedLeaders,
@@ -900,7 +900,7 @@ PARTS: tuple[Proof, ...] = (
         defects.sends_more_than_a_fetch_allows,
         "worlds",
         "test_fetched_records::test_one_batch_alone_may_be_larger_than_is_allowed",
-        seed=5,
+        seed=6,
     ),
     Proof(
         ContinuedSessions,
