@@ -37,6 +37,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -131,7 +132,8 @@ class ClientProgram:
         self._reader.join(END_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(OSError):  # a command that the program did not take any more
+                    stream.close()
 
     # --- what has become known -----------------------------------------------------------------------------------
 
@@ -184,6 +186,7 @@ class ClientProgram:
             self._process.stdin.write(json.dumps({"op": op, "do": do, **more}) + "\n")
             self._process.stdin.flush()
         except OSError:
+            self._reader.join(END_SECONDS)  # what it has said before it ended tells more
             self._raise_trouble()
             raise NotReproduced(f"the client has ended: {self._last_words()}") from None
         return op

@@ -88,6 +88,13 @@ def test_a_line_that_is_no_answer_is_told(tmp_path: Path) -> None:
         client.open({})
 
 
+def test_what_a_program_said_before_it_ended_is_told_to_who_asks_it_too_late(tmp_path: Path) -> None:
+    with program(tmp_path, "print('hello')") as client:
+        client._process.wait(10)
+        with pytest.raises(NotReproduced, match="no answer"):
+            client.open({})
+
+
 class FakeProducer:
     """Calls back at the next poll."""
 
