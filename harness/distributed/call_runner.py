@@ -94,7 +94,8 @@ class CallRunner:
         """End the process."""
         if self._process is not None:
             assert self._process.stdin is not None
-            self._process.stdin.close()
+            with contextlib.suppress(OSError):  # it has ended already
+                self._process.stdin.close()
             try:
                 self._process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
