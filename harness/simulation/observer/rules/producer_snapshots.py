@@ -11,17 +11,22 @@ the log does not have the batch either (`producer_states.py`). So the rule reads
 * when a host has started again, its replica knows the batches of the newest snapshot that its log reaches, apart from
   those that later batches have pushed out of the last five (rule 7). A clean stop writes one at the log's end, so when
   a host has died, the rule reads the newest file that is there. A power loss may take that file with it;
+* when a log has begun or removed segments, or was opened again: each of its segments that a roll began still has its
+  snapshot, however many are newer. A recovery that finds the newer ones damaged, or cuts the log below them, starts
+  from there, and without it knows nothing of batches that are deleted;
 * when the run ends, a log has at most two snapshots below its first segment, which were its newest when the segments
   before it were removed: no recovery would start from others, and they would grow to any number.
 
 Legal: a producer that was silent for `producer.id.expiration.ms`; one that has begun a new epoch; a log that was
-truncated below the snapshot, or that began again elsewhere, empty; a replica that was moved away; a disk that a fault
-has wiped or made lie. Source: KIP-98.
+truncated below the snapshot, or that began again elsewhere, empty, perhaps in the turn in which its process died; a
+replica that was moved away; a disk that a fault has wiped or made lie. Source: KIP-98; of the segments' snapshots
+Kafka's `ProducerStateManager.removeStraySnapshots`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from squall.harness.simulation.observer.rules.rule import ReplicaTurn, Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster, TopicPartitionId, Watched
@@ -46,11 +51,27 @@ class _Kept:
     snapshots: dict[int, Windows]
     left: tuple[int, Windows] | None = None
     """The newest snapshot that the last incarnation has left, and its offset."""
+    rolled: set[int] = field(default_factory=set)
+    """Where rolls have begun segments. Each had its snapshot then."""
+    segment_count: int = 1
+    deaths_within_turns: int = 0
 
     def forget_unneeded(self, start: int) -> None:
         """Forget the snapshots that the replica may remove: all below the log's start but the newest two."""
         newest = sorted(self.snapshots)[-2:]
         self.snapshots = {at: one for at, one in self.snapshots.items() if at >= start or at in newest}
+
+    def forget_rolls(self, turn: ReplicaTurn) -> None:
+        """Forget the segments whose place others may have taken that no roll began."""
+        process, log = turn.process, turn.replica.log
+        deaths = process.crashes_in_calls + process.disk_failures
+        is_unclear = deaths != self.deaths_within_turns or not process.disk.keeps_promises
+        self.deaths_within_turns = deaths
+        began_again = turn.cut is None and log.active_base_offset < self.active_base
+        if is_unclear or began_again or log.segment_count == 1:
+            self.rolled.clear()
+        elif turn.cut is not None:
+            self.rolled = {at for at in self.rolled if at < turn.cut}
 
 
 class ProducerSnapshots(Rule):
@@ -91,21 +112,27 @@ class ProducerSnapshots(Rule):
         if kept is None:
             self._kept[place] = _Kept(log.directory, process.incarnation, base, {})
             return
-        if turn.cut is not None or kept.incarnation != process.incarnation:
+        restarted = kept.incarnation != process.incarnation
+        if turn.cut is not None or restarted:
             check_none_above(turn.watched.log.name, process, turn.replica)
         if turn.cut is not None:
             kept.snapshots = {at: one for at, one in kept.snapshots.items() if log.start_offset < at <= turn.cut}
             kept.left = None
-        if kept.incarnation != process.incarnation:
+        changed = restarted or (base, log.segment_count) != (kept.active_base, kept.segment_count)
+        kept.forget_rolls(turn)
+        if restarted:
             kept.incarnation = process.incarnation
             self._check_start(turn, kept)
         elif base > kept.active_base and log.segment_count > 1:
             windows = check_snapshot(turn.watched.log.name, process, turn.replica, base)
             kept.snapshots[base] = windows
+            kept.rolled.add(base)
             kept.forget_unneeded(log.start_offset)
         elif base > kept.active_base:  # the log began again elsewhere, or retention has removed all of it
             kept.snapshots.clear()
-        kept.active_base = base
+        kept.active_base, kept.segment_count = base, log.segment_count
+        if changed:
+            check_segments(turn.watched.log.name, process, log.directory, kept.rolled)
 
     def _check_start(self, turn: ReplicaTurn, kept: _Kept) -> None:
         process, replica, left = turn.process, turn.replica, kept.left
@@ -128,6 +155,19 @@ def check_none_above(log: str, process: SimProcess, replica: TopicPartitionRepli
         raise InvariantBroken(
             "DP-05",
             f"{log}: {process.name} has a snapshot of producers at {at}, and its log ends at {replica.end_offset}",
+        )
+
+
+def check_segments(log: str, process: SimProcess, directory: str, rolled: Collection[int]) -> None:
+    """Check that the segments that rolls have begun at the offsets `rolled`, and that remain, have their snapshots."""
+    with process.disk.at_no_cost():
+        names = set(process.disk.list(directory))
+    bare = sorted(at for at in rolled if f"{at:020}.log" in names and f"{at:020}{SUFFIX}" not in names)
+    if bare:
+        raise InvariantBroken(
+            "DP-05",
+            f"{log}: {process.name} has a segment that begins at {bare[0]}, and has removed the snapshot of producers "
+            "that it wrote there",
         )
 
 

@@ -12,7 +12,7 @@ Asserted after a clean stop, of each segment of the logs that the node had opene
 
 A power loss may take these files, since they are never synced, and a disk may damage them. A node that opens a log
 writes those anew that do not fit their segment (`worlds` 38). Asserted in the turn in which it opens one: each segment
-but the last, to which it appends, has both.
+but the last, to which it appends, has both, and they consist of whole entries.
 
 Source: Kafka's OffsetIndex and TimeIndex. Legal: a disk whose calls fail, or that has pretended to sync, is not judged.
 The last entry may be missing on a host that has had index files damaged, and of a segment that was there at a power
@@ -97,6 +97,11 @@ def _check_opened(process: SimProcess, opened: list[str]) -> None:
                 raise InvariantBroken(
                     "INDEX", f"{process.name} has opened {directory}, and {missing[0]} is missing, beside its segment"
                 )
+            torn = _torn(disk, directory, int(name.removesuffix(LOG)))
+            if torn is not None and disk.content(join(directory, name)):
+                raise InvariantBroken(
+                    "INDEX", f"{process.name} has opened {directory}, and left {torn}, which ends within an entry"
+                )
 
 
 def _mistakes(disk: SimDisk, directory: str, cut: set[str]) -> Iterator[str]:
@@ -125,6 +130,14 @@ def _batches(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
 def _missing(disk: SimDisk, directory: str, base: int) -> list[str]:
     """Return the names of the index files that a segment lacks."""
     return [name for name in (index_name(base), time_index_name(base)) if not disk.exists(join(directory, name))]
+
+
+def _torn(disk: SimDisk, directory: str, base: int) -> str | None:
+    """Return the name of an index file of a segment that ends within an entry, None if neither does."""
+    for name, form in ((index_name(base), OFFSET_ENTRY), (time_index_name(base), TIME_ENTRY)):
+        if len(disk.content(join(directory, name)) or b"") % form.size:
+            return name
+    return None
 
 
 def _misplaced(content: bytes | None, directory: str, base: int, batches: dict[int, BatchHeader]) -> Iterator[str]:

@@ -6,9 +6,11 @@ segment: with more than one batch it is no larger than `segment.bytes`, and no b
 by more than `segment.ms`. Legal: what was written under other settings. So of the segment in which the log was when its
 settings were first seen, only what is appended later is judged; a log that never rolls has no other one.
 
-And a log begins another segment for a batch that belongs there, or since all before it is deleted. One that rolls for
-nothing has more and more files, and nobody notices. Asserted after a turn in which a log has rolled. Legal: a log that
-was truncated in the same turn.
+And a log begins another segment only for a reason: for a batch that would make the last one larger than `segment.bytes`
+or that is younger than its first one by more than `segment.ms`, or since all before it is deleted. One that rolls for
+nothing has more and more files, and nobody notices. Asserted after a turn in which a log has rolled, from the sizes and
+times on the disk. Legal: a log that was truncated in the same turn; a roll for a batch under settings that may have
+changed in that turn, or in a turn in which the rarity `segment-rolled-early` happened.
 
 Source: DP-18; `LogSegment.shouldRoll` of Kafka.
 """
@@ -29,6 +31,11 @@ from squall.nodes.storage.checkpoints import join
 from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.log import Log
 
+SUFFIX = ".log"
+OFFSETS = 2**31
+"""An index has four bytes for an offset."""
+ROLLED_EARLY = "segment-rolled-early"
+"""The place of buggify at which a log rolls although its last segment has room."""
 Place = tuple[str, bytes, int]
 """Host, topic id and partition."""
 
@@ -46,38 +53,53 @@ class _Looked:
     incarnation: int
     """Of the process: the next one may begin with a shorter log (seed 999857)."""
 
+    def has_settings_of(self, process: SimProcess, log: Log) -> bool:
+        """Return whether the log has still the settings that it had then, in the same process."""
+        return self.incarnation == process.incarnation and self.config == log.config
+
 
 class SegmentBounds(Rule):
     """See the module."""
 
-    events = ("segment", "truncate")
+    events = ("segment", "truncate", "buggify")
 
     def __init__(self, cluster: ObservedCluster) -> None:
         super().__init__(cluster)
         self._looked: dict[Place, _Looked] = {}
-        self._rolled: set[str] = set()
-        """The directories of the logs that have rolled in a turn that is not examined yet."""
+        self._rolled: dict[str, list[int]] = {}
+        """By directory of the logs that have rolled in a turn that is not examined yet, where segments begin."""
+        self._rolled_early = False
+        """Whether some log has rolled in that turn for no other reason than that buggify said so."""
         self._truncated = False
         """Whether a log was truncated in that turn."""
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
         if name == "segment":
-            self._rolled.add(str(fields["log"]))
-        else:
+            self._rolled.setdefault(str(fields["log"]), []).append(int(fields["start"]))
+        elif name == "truncate":
             self._truncated = True
+        elif fields["place"] == ROLLED_EARLY:
+            self._rolled_early = True
 
     def died(self, process: SimProcess) -> None:
         self._rolled.clear()
-        self._truncated = False
+        self._truncated = self._rolled_early = False
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         truncated, self._truncated = self._truncated, False
+        early, self._rolled_early = self._rolled_early, False
         if not self._rolled:
             return
-        rolled, self._rolled = self._rolled, set()
+        rolled, self._rolled = self._rolled, {}
         for hosted in [] if truncated or node.broker is None else node.broker.replicas.all():
-            if hosted.replica.log.directory in rolled:
-                _check_roll(process, hosted.replica.log)
+            replica, log = hosted.replica, hosted.replica.log
+            if log.directory not in rolled:
+                continue
+            _check_roll(process, log)
+            known = self._looked.get((process.name, bytes(replica.topic_id), replica.partition))
+            if not early and known is not None and known.has_settings_of(process, log):
+                for base in rolled[log.directory]:
+                    _check_reason(process, log, base)
 
     def replica_touched(self, turn: ReplicaTurn) -> None:
         known = self._looked.get(_place(turn)) if turn.cut is not None else None
@@ -115,6 +137,34 @@ def _check_roll(process: SimProcess, log: Log) -> None:
             f"{log.directory} of {process.name}: an empty segment begins at {base} in a turn that has appended nothing "
             f"there, and the records from {log.start_offset} on are kept",
         )
+
+
+def _check_reason(process: SimProcess, log: Log, base: int) -> None:
+    """Check that the segment before the one that begins at `base` had no room for the first batch there."""
+    disk = process.disk
+    with disk.at_no_cost():
+        names = [name for name in disk.list(log.directory) if name.endswith(SUFFIX)]
+        before = max((one for one in map(_base_of, names) if one < base), default=None)
+        if base <= log.start_offset or before is None or f"{base:020}{SUFFIX}" not in names:
+            return
+        last = disk.open(join(log.directory, f"{before:020}{SUFFIX}"))
+        size, oldest = last.size(), last.read(0, HEADER_SIZE)
+        youngest = disk.open(join(log.directory, f"{base:020}{SUFFIX}")).read(0, HEADER_SIZE)
+    if not oldest or not youngest:
+        return
+    first, batch = BatchHeader.read(memoryview(oldest)), BatchHeader.read(memoryview(youngest))
+    is_old = 0 <= first.max_timestamp < batch.max_timestamp - log.config.segment_ms
+    if size + batch.size <= log.config.segment_bytes and not is_old and batch.last_offset - before < OFFSETS:
+        raise InvariantBroken(
+            "DP-18",
+            f"{log.directory} of {process.name}: a segment begins at {base} for a batch of {batch.size} bytes and time "
+            f"{batch.max_timestamp}, and the one before has {size} bytes of {log.config.segment_bytes}, and begins "
+            f"with time {first.max_timestamp} where segment.ms is {log.config.segment_ms}",
+        )
+
+
+def _base_of(name: str) -> int:
+    return int(name.removesuffix(SUFFIX))
 
 
 def _place(turn: ReplicaTurn) -> Place:

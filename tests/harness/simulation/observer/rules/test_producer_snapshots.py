@@ -28,7 +28,7 @@ class Host:
     def __init__(self) -> None:
         self.disk = SimDisk(Random(0))
         self.incarnation = 1
-        self.start, self.base, self.end, self.segments = 0, 0, 0, 1
+        self.start, self.base, self.end, self.segments, self.crashes = 0, 0, 0, 1, 0
         self.producers = ProducerStates(self.disk, "events-0")
         self.rule = ProducerSnapshots(ObservedCluster())
         self.look()
@@ -66,7 +66,9 @@ class Host:
             producers=self.producers,
             config=LogConfig(),
         )
-        process: Any = SimpleNamespace(name="b1", incarnation=self.incarnation, disk=self.disk)
+        process: Any = SimpleNamespace(
+            name="b1", incarnation=self.incarnation, disk=self.disk, crashes_in_calls=self.crashes, disk_failures=0
+        )
         watched: Any = SimpleNamespace(log=ObservedLog("events-0"))
         replica: Any = SimpleNamespace(topic_id=b"", partition=0, log=log, end_offset=self.end)
         self.rule.replica_examined(ReplicaTurn(process, watched, replica, SeenReplica(0, 0), cut), 0)
@@ -261,6 +263,82 @@ def test_a_snapshot_at_the_logs_end_may_stay() -> None:
     host.end = 3
     host.producers.restore(3)
     host.look(cut=3)
+
+
+# -- the snapshots of segments ------------------------------------------------------------------------------------
+
+
+class Segmented(Host):
+    """A host whose log has rolled at 3, 5 and 7, and has lost all before 3 since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for count in (3, 2, 2):
+            self.produce(count)
+            self.disk.open(f"events-0/{self.end:020d}.log", create=True)
+            self.roll()
+            self.look()
+        self.start, self.segments = 3, 3
+        self.look()
+
+    def loses(self, at: int) -> None:
+        self.disk.remove(f"events-0/{at:020d}.snapshot")
+
+
+LOST = r"^DP-05: events-0: b1 has a segment that begins at 3, and has removed the snapshot of producers that it wrote"
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_dp_05_breaks_when_a_segments_snapshot_is_removed(starts_again: bool) -> None:
+    host = Segmented()
+    host.loses(3)
+    if starts_again:
+        host.restart()
+    else:
+        host.produce(1)
+        host.roll()
+    with pytest.raises(InvariantBroken, match=LOST):
+        host.look()
+
+
+def test_a_segments_snapshot_goes_with_it() -> None:
+    host = Segmented()
+    host.loses(3)
+    host.disk.remove(f"events-0/{3:020d}.log")
+    host.start, host.segments = 5, 2
+    host.look()
+
+
+def test_a_truncation_leaves_the_snapshots_of_the_segments_that_stay() -> None:
+    host = Segmented()
+    host.disk.remove(f"events-0/{7:020d}.log")
+    host.end, host.base, host.segments = 6, 5, 2
+    host.producers.restore(6)
+    host.look(cut=6)
+    host.loses(3)
+    host.restart()
+    with pytest.raises(InvariantBroken, match=LOST):
+        host.look()
+
+
+def test_a_process_that_died_within_a_turn_may_have_begun_its_log_again() -> None:
+    host = Segmented()
+    host.loses(3)
+    host.crashes = 1
+    host.restart()
+    host.look()
+
+
+def test_a_log_that_begins_again_at_a_segment_of_before_has_no_snapshot_there() -> None:
+    host = Segmented()
+    host.start = host.base = host.end = 3
+    host.segments = 1
+    host.producers.forget_all()
+    host.look(cut=3)
+    host.produce(1)
+    host.disk.open(f"events-0/{4:020d}.log", create=True)
+    host.roll()
+    host.look()
 
 
 # -- the end of a run ---------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ TIMES = (5, 9, 7, 12, 20)
 """One batch each, of two records; the third is older than the one before."""
 SIZE = len(build_batch([Record(timestamp=5, value=b"v")] * 2))
 INDEX, TIME_INDEX = "t-0/00000000000000000000.index", "t-0/00000000000000000000.timeindex"
+SECOND_INDEX = "t-0/00000000000000000008.index"
 SECOND_TIME_INDEX = "t-0/00000000000000000008.timeindex"
 
 
@@ -108,6 +109,25 @@ def test_a_log_that_was_opened_has_an_index_of_each_segment_but_the_last(path: s
         host.opens()
 
 
+@pytest.mark.parametrize(("path", "cut"), [(INDEX, 3), (TIME_INDEX, 8)])
+def test_a_torn_index_file_that_an_opening_leaves_breaks_it(path: str, cut: int) -> None:
+    """A size that is a multiple of an entry's tells nothing of what was cut off."""
+    host = Host()
+    size = len(host.disk.content(path) or b"")
+    host.disk.open(path).truncate(size - (8 if path == INDEX else 12))
+    host.opens()
+    host.disk.open(path).append(bytes(cut))
+    with pytest.raises(InvariantBroken, match=rf"^INDEX: b1 has opened t-0, and left {path[4:]}, which ends within"):
+        host.opens()
+
+
+def test_the_index_files_of_the_last_segment_may_be_torn() -> None:
+    """A log writes these anew when it rolls or is closed."""
+    host = Host()
+    host.disk.open(SECOND_TIME_INDEX).truncate(8)
+    host.opens()
+
+
 def test_a_segment_may_have_no_entry_in_its_index() -> None:
     """The rarity `index-entry-omitted` leaves entries out (`worlds` 17)."""
     host = Host()
@@ -117,6 +137,7 @@ def test_a_segment_may_have_no_entry_in_its_index() -> None:
 
 def test_a_disk_that_has_failed_may_lack_them() -> None:
     host = Host()
+    host.disk.open(TIME_INDEX).truncate(8)
     host.disk.remove(INDEX)
     host.disk.errors = 1
     host.opens()
@@ -183,7 +204,7 @@ def test_one_that_a_power_loss_has_cut_may_lack_it() -> None:
 
 def test_an_entry_that_is_cut_off_is_none() -> None:
     host = Host()
-    host.change(INDEX, lambda content: content.extend(b"\0\0\0\7"))
+    host.change(SECOND_INDEX, lambda content: content.extend(b"\0\0\0\7"))
     host.stops()
 
 

@@ -1,4 +1,4 @@
-"""DP-18 as the observer asserts it of segments: none is larger or older than the topic's settings allow."""
+"""DP-18 as the observer asserts it of segments: none is too large or too old, and none begins without a reason."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class Host:
         for time in times:
             file.append(build_batch([Record(value=value)], timestamp=time))
         self.rule.appended(self.turn())
+
+    def turns(self) -> None:
+        replicas = SimpleNamespace(all=lambda: [SimpleNamespace(replica=self.replica)])
+        node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
+        self.rule.turned(self.process, node)
 
     def turn(self, cut: int | None = None) -> Any:
         return SimpleNamespace(process=self.process, replica=self.replica, cut=cut)
@@ -141,41 +146,85 @@ def test_a_process_that_begins_with_a_shorter_log_is_looked_at_anew() -> None:
 # -- a roll for a reason -------------------------------------------------------------------------------------------
 
 
-def rolls(*, size: int, start: int, truncated: bool = False, other: bool = False) -> None:
-    """A log with records from `start` on has rolled at offset 5, and its new segment has so many bytes."""
+def rolls(*, full: bool, start: int, truncated: bool = False, other: bool = False) -> None:
+    """A log with records from `start` on has rolled at offset 5, for a batch that is there if it is `full`."""
     host = Host()
     host.log.start_offset = start
     host.begins(5)
-    host.disk.open("t-0/00000000000000000005.log", create=True).append(bytes(size))
+    batches = build_batch([Record(value=b"12345678")], base_offset=5, timestamp=1_000) if full else b""
+    host.disk.open("t-0/00000000000000000005.log", create=True).append(batches)
     host.rule.traced("segment", {"log": "u-0" if other else "t-0", "start": 5})
     if truncated:
         host.rule.traced("truncate", {"to": 5})
-    replicas = SimpleNamespace(all=lambda: [SimpleNamespace(replica=host.replica)])
-    node: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas))
     try:
-        host.rule.turned(host.process, node)
+        host.turns()
     finally:
-        host.rule.turned(host.process, node)
+        host.turns()
 
 
 def test_a_log_that_rolls_for_nothing_breaks_dp_18() -> None:
     with pytest.raises(
         InvariantBroken, match=r"^DP-18: t-0 of b1: an empty segment begins at 5 .* from 4 on are kept$"
     ):
-        rolls(size=0, start=4)
+        rolls(full=False, start=4)
 
 
 def test_a_log_rolls_for_a_batch_or_when_all_is_deleted() -> None:
-    rolls(size=SIZE, start=0)
-    rolls(size=0, start=5)
+    rolls(full=True, start=0)
+    rolls(full=False, start=5)
 
 
 def test_what_was_truncated_may_have_begun_the_segment() -> None:
-    rolls(size=0, start=4, truncated=True)
+    rolls(full=False, start=4, truncated=True)
 
 
 def test_another_log_has_not_rolled() -> None:
-    rolls(size=0, start=4, other=True)
+    rolls(full=False, start=4, other=True)
+
+
+def rolls_for(
+    time: int, *, size: int = SIZE, early: bool = False, changed: bool = False, started: bool = False, start: int = 0
+) -> None:
+    """The log has one batch of time 1000 from offset 1 on, and begins another segment at 2 for one of this time."""
+    host = Host()
+    host.appends(1_000)
+    host.log.start_offset = start
+    host.begins(2)
+    batch = build_batch([Record(value=bytes(8 + size - SIZE))], base_offset=2, timestamp=time)
+    assert len(batch) >= size
+    host.disk.open("t-0/00000000000000000002.log", create=True).append(batch)
+    if early:
+        host.rule.traced("buggify", {"node": 1, "place": "segment-rolled-early"})
+    host.rule.traced("buggify", {"node": 1, "place": "fetch-empty"})
+    host.rule.traced("segment", {"log": "t-0", "start": 2})
+    if changed:
+        host.log.config = replace(host.log.config, segment_ms=400)
+    host.process.incarnation += started
+    host.turns()
+
+
+def test_a_log_that_rolls_although_there_is_room_breaks_dp_18() -> None:
+    wrong = rf"^DP-18: t-0 of b1: .* at 2 for a batch of {SIZE} bytes and time 1500, .* has {SIZE} bytes of {2 * SIZE},"
+    with pytest.raises(InvariantBroken, match=wrong):
+        rolls_for(1_500)
+
+
+def test_a_log_rolls_when_a_batch_is_too_young_or_too_large() -> None:
+    rolls_for(1_501)
+    rolls_for(1_500, size=SIZE + 1)
+
+
+def test_under_other_settings_there_may_have_been_no_room() -> None:
+    rolls_for(1_400, changed=True)
+    rolls_for(1_500, started=True)
+
+
+def test_a_log_may_roll_early_where_buggify_says_so() -> None:
+    rolls_for(1_500, early=True)
+
+
+def test_the_reason_is_not_asked_for_when_all_before_is_deleted() -> None:
+    rolls_for(1_500, start=2)
 
 
 def test_a_node_that_died_in_that_turn_is_not_judged() -> None:
