@@ -92,7 +92,7 @@ async def _as_described(client: ConformanceClient, topic: CheckedTopic, created:
 
 
 def _told(setting: CreatableTopicConfigs | DescribeConfigsResourceResult) -> tuple[object, ...]:
-    """Return value, source and flags of a setting; neither value nor source of one that only a node's file may have."""
+    """Return value, source and flags of a setting; only the flags of one from a node's file or of a default."""
     flags = (setting.read_only, setting.is_sensitive)
     if setting.config_source in (STATIC_SOURCE, DEFAULT_SOURCE):
         return ("by a node", *flags)

@@ -132,12 +132,12 @@ class ReplayedMetadata:
                 "something else than the log below its end replayed",
             )
         self._check_voters(name, snapshots, snapshot_id)
-        epochs = sorted({batch.header.leader_epoch for batch in snapshots.batches(snapshot_id)})
-        if epochs != [snapshot_id.epoch]:
+        epoch = next(snapshots.batches(snapshot_id)).header.leader_epoch  # reading refuses a snapshot of several
+        if epoch != snapshot_id.epoch:
             raise InvariantBroken(
                 "SN-03",
                 f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, has "
-                f"batches of the epochs {epochs}",
+                f"batches of epoch {epoch}",
             )
 
     def _check_voters(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:

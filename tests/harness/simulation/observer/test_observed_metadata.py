@@ -173,7 +173,7 @@ def test_a_snapshot_with_less_or_more_than_its_name_says_breaks_sn_03() -> None:
 def test_a_snapshot_whose_batches_are_of_another_epoch_breaks_sn_03(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     monkeypatch.setattr(SnapshotContent, "_append", appended_in_epoch(2))
-    with breaks("SN-03", "epoch 1, has batches of the epochs [2]"):
+    with breaks("SN-03", "epoch 1, has batches of epoch 2"):
         log.observer.written("b1", *written(log.image(), len(log.records)))
 
 

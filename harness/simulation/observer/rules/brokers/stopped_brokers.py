@@ -146,7 +146,7 @@ class StoppedBrokers(Rule):
 
 
 def _check_end(process: SimProcess, since: int, node: Node | None) -> None:
-    """Check that a broker which was told to stop is ready to close, or names a time by which it will be."""
+    """Check that a broker that was told to stop is ready to close, or has named a time in bounds at which it stops."""
     if node is None or node.broker is None or node.broker.lifecycle.may_close:
         return
     most = max(node.config.controlled_shutdown_timeout_ms * 1_000, OUTCOME_PATIENCE)

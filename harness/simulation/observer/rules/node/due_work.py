@@ -43,7 +43,9 @@ class DueWork(Rule):
         self._named: dict[str, tuple[int, int]] = {}
         """By host, the times that its process named after the turn before the last one, and after the last one."""
         self._in_vain: dict[str, int] = {}
-        """By host, how many of its last turns were in vain, after each of which it asked to be called at once."""
+        """By host, if its last turn did nothing and asked for another at once: how many such turns were in a row."""
+        self._in_vain_before = 0
+        """The same of the process whose turn is examined, before this turn."""
 
     def died(self, process: SimProcess) -> None:
         self._in_vain.pop(process.name, None)
@@ -53,8 +55,7 @@ class DueWork(Rule):
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         due = node.deadline()
         self._named[process.name] = self._named.get(process.name, (NEVER, NEVER))[1], due
-        if process.name in self._in_vain and (due > 0 or process.last_inputs):
-            del self._in_vain[process.name]
+        self._in_vain_before = self._in_vain.pop(process.name, 0)
         before = self._served.get(process.name, (0, 0))
         self._served[process.name] = node.data.served, node.control.served
         for channel, served in zip((node.data, node.control), before, strict=True):
@@ -73,8 +74,8 @@ class DueWork(Rule):
     def turned_in_vain(self, process: SimProcess, node: BaseNode) -> None:
         before, due = self._named[process.name]
         if due <= 0:
-            self._in_vain[process.name] = self._in_vain.get(process.name, 0) + 1
-            if self._in_vain[process.name] > AT_ONCE:
+            in_a_row = self._in_vain[process.name] = self._in_vain_before + 1
+            if in_a_row > AT_ONCE:
                 raise InvariantBroken(
                     "DUE",
                     f"{process.name} asked {AT_ONCE} times in a row to be called at once, and each time did nothing",

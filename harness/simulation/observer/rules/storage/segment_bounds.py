@@ -140,7 +140,7 @@ def _check_roll(process: SimProcess, log: Log) -> None:
 
 
 def _check_reason(process: SimProcess, log: Log, base: int) -> None:
-    """Check that the segment before the one that begins at `base` had no room for the first batch there."""
+    """Check that the segment that begins at `base` was needed: the previous one had no room for its first batch."""
     disk = process.disk
     with disk.at_no_cost():
         names = [name for name in disk.list(log.directory) if name.endswith(SUFFIX)]

@@ -67,7 +67,7 @@ class Busy:
     def __init__(self) -> None:
         self.rule = DueWork(None)  # type: ignore[arg-type]
         self.data, self.control, self.due = Queue(), Queue(), NEVER
-        self.process: Any = SimpleNamespace(name="b1", now=5_000, last_inputs=[])
+        self.process: Any = SimpleNamespace(name="b1", now=5_000)
         self.of_the_quorum: list[str] = []
         self.role: Any = None
         self.broker: Any = None
@@ -217,14 +217,12 @@ def test_a_node_that_asks_to_be_called_at_once_again_and_again_and_does_nothing_
         is_called_in_vain(busy, 1)
 
 
-@pytest.mark.parametrize("meanwhile", ["it has an input", "it names a time", "it is another process"])
+@pytest.mark.parametrize("meanwhile", ["it does something", "it names a time", "it is another process"])
 def test_it_may_go_on_for_long_with_several_things(meanwhile: str) -> None:
     busy = Busy()
     is_called_in_vain(busy, AT_ONCE)
-    if meanwhile == "it has an input":
-        busy.process.last_inputs = ["a request"]
+    if meanwhile == "it does something":
         busy.turns()
-        busy.process.last_inputs = []
     elif meanwhile == "it names a time":
         busy.names(7_000)
     else:

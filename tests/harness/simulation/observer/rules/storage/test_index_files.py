@@ -111,7 +111,7 @@ def test_a_log_that_was_opened_has_an_index_of_each_segment_but_the_last(path: s
 
 @pytest.mark.parametrize(("path", "cut"), [(INDEX, 3), (TIME_INDEX, 8)])
 def test_a_torn_index_file_that_an_opening_leaves_breaks_it(path: str, cut: int) -> None:
-    """A size that is a multiple of an entry's tells nothing of what was cut off."""
+    """A file cut off between two entries looks whole, so it proves nothing here."""
     host = Host()
     size = len(host.disk.content(path) or b"")
     host.disk.open(path).truncate(size - (8 if path == INDEX else 12))
