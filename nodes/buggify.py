@@ -95,6 +95,13 @@ NODE_PLACES: dict[str, Place] = by_name(
         "SN-05",
         0.7,
     ),
+    Place(
+        "snapshot-loaded-in-parts",
+        "a node reads a snapshot that it loads batch by batch, one or two of them in each turn",
+        "a large snapshot is loaded so; the image takes its place once it is complete",
+        "SN-04",
+        0.7,
+    ),
     # -- the controller -------------------------------------------------------------------------------------------
     Place(
         "isr-change-not-attempted",

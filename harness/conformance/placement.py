@@ -103,6 +103,7 @@ async def _refused(client: ConformanceClient, topic: CheckedTopic, number: int) 
     for target, error in (
         ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ([NOBODY], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([broker, NOBODY], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ([broker, broker], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ):

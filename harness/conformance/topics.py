@@ -123,6 +123,7 @@ async def refused_creations(client: ConformanceClient, topic: CheckedTopic) -> N
         ],
         ErrorCode.INVALID_REPLICA_ASSIGNMENT: [
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [NOBODY])]),
+            CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [broker, NOBODY])]),
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [broker, broker])]),
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(1, [broker])]),
             CreatableTopic(name, -1, -1, assignments=[CreatableReplicaAssignment(0, [])]),
@@ -171,6 +172,8 @@ async def legal_names(client: ConformanceClient, topic: CheckedTopic) -> None:
     for name in (longest, "-", "...", f"{topic.name}.x_y", client.rng.choice(letters)):
         (result,) = await _create(client, address, [CreatableTopic(name, 1, 1)], validate_only=True)
         expect_error(address, f"to validate {name}", result.error_code, ErrorCode.NONE)
+    shown = await shown_topic(client, address, longest)
+    expect_error(address, f"Metadata of {longest}", shown.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name in ILLEGAL_NAMES:
         shown = await shown_topic(client, address, name)
         expect_error(address, f"Metadata of {name!r}", shown.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)

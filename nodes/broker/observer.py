@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.snapshot import SnapshotLoader, difference
 from squall.nodes.ports import Trace
@@ -36,11 +37,14 @@ class CommittedLog(Protocol):
 class MetadataObserver:
     """Applies committed metadata records to the broker's image."""
 
-    def __init__(self, node_id: int, log: CommittedLog, image: MetadataImage, trace: Trace) -> None:
+    def __init__(
+        self, node_id: int, log: CommittedLog, image: MetadataImage, trace: Trace, buggify: Buggify = OFF
+    ) -> None:
         self._node_id = node_id
         self._log = log
         self._image = image
         self._trace = trace
+        self._buggify = buggify
         self.next_offset = 0
         self.replayed_bytes = 0
         self.last_applied_ms = -1
@@ -91,7 +95,7 @@ class MetadataObserver:
     def _loaded(self, snapshot_id: SnapshotId, delta: MetadataDelta) -> bool:
         """Load some more of a snapshot. Returns whether it is loaded, with the difference in `delta`."""
         if self._loader is None or self._loader.id != snapshot_id:
-            self._loader = SnapshotLoader(self._log.snapshots, snapshot_id)
+            self._loader = SnapshotLoader(self._log.snapshots, snapshot_id, self._buggify)
         if not self._loader.advance():
             return False
         image, self._loader = self._loader.image, None

@@ -12,7 +12,7 @@ ignores it (disagreement X33). Without eligible leader replicas the epoch is not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
@@ -61,6 +61,11 @@ class BrokerControl:
         """Start all sessions again: this controller has become the active one (FD-04)."""
         self.sessions.restart(now, [broker.id for broker in image.brokers.values() if not broker.fenced])
         self._offsets.restart()
+
+    @property
+    def reported_offsets(self) -> Mapping[int, int]:
+        """By broker, how far it has said that it has applied the metadata log."""
+        return self._offsets.reported
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
         """STALE_BROKER_EPOCH unless the message is of the broker's current incarnation."""

@@ -36,7 +36,7 @@ are answered in the same iteration.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -198,6 +198,11 @@ class QuorumController:
     def sessions(self) -> Sessions:
         """The brokers' sessions, which only the active controller keeps; for metrics and observers."""
         return self._brokers.sessions
+
+    @property
+    def reported_offsets(self) -> Mapping[int, int]:
+        """By broker, how far it has told this active controller that it has applied the log; for observers."""
+        return self._brokers.reported_offsets
 
     @property
     def unclean_elections(self) -> int:
@@ -398,7 +403,7 @@ class QuorumController:
         if due is None:
             return True
         if self._loader is None or self._loader.id != due:
-            self._loader = SnapshotLoader(self._raft.snapshots, due)
+            self._loader = SnapshotLoader(self._raft.snapshots, due, self._buggify)
         if not self._loader.advance():
             return False
         self.committed, self._loader = self._loader.image, None

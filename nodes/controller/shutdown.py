@@ -16,6 +16,8 @@ brokers have reported, and takes its own shutdown offset, which is later and so 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from squall.nodes.metadata.image import MetadataImage
 
 UNHEARD = -1
@@ -32,6 +34,11 @@ class ShutdownOffsets:
         """Forget all offsets: no broker has reported to a newly active controller."""
         self._applied.clear()
         self._shutdown.clear()
+
+    @property
+    def reported(self) -> Mapping[int, int]:
+        """By broker, how far it has said that it has applied the log."""
+        return self._applied
 
     def heard(self, broker: int, applied: int) -> None:
         self._applied[broker] = applied

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from squall.nodes.buggify import OFF, Buggify
 from squall.nodes.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage, Topic
 from squall.nodes.metadata.partition_values import PartitionEncoder
 from squall.nodes.metadata.records import (
@@ -28,6 +29,7 @@ from squall.nodes.metadata.records import (
     encode_record,
 )
 from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.snapshot_file import READ_BYTES
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 LOAD_RECORDS = 10_000
@@ -82,17 +84,19 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
 class SnapshotLoader:
     """Loads one snapshot into an image."""
 
-    def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
+    def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId, buggify: Buggify = OFF) -> None:
         self.id = snapshot_id
         self.image = MetadataImage()
-        self._batches = snapshots.batches(snapshot_id)
+        small = buggify.happens("snapshot-loaded-in-parts")
+        self._most = 1 if small else LOAD_RECORDS
+        self._batches = snapshots.batches(snapshot_id, 1 if small else READ_BYTES)
 
     def advance(self, at_once: int = LOAD_RECORDS) -> bool:
         """Replay about `at_once` records; return whether that was all, so that `image` is complete.
 
         Raises CorruptFile.
         """
-        image, left = self.image, at_once
+        image, left = self.image, min(at_once, self._most)
         for batch in self._batches:
             image.replay_values(batch.values, image.last_offset + 1)
             left -= len(batch.values)

@@ -128,12 +128,12 @@ class Node(BaseNode):
         if not self.config.is_broker:
             return None
         return Broker(
-            broker_config(self.config, directory_id), partial(self._observe, trace),
+            broker_config(self.config, directory_id), partial(self._observe, trace, buggify),
             disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants, buggify=buggify,
         )  # fmt: skip
 
-    def _observe(self, trace: Trace, image: MetadataImage) -> MetadataObserver:
-        self._observer = MetadataObserver(self.config.node_id, self.raft, image, trace)
+    def _observe(self, trace: Trace, buggify: Buggify, image: MetadataImage) -> MetadataObserver:
+        self._observer = MetadataObserver(self.config.node_id, self.raft, image, trace, buggify)
         return self._observer
 
     def _make_snapshot_generator(self, now: int, buggify: Buggify) -> SnapshotGenerator:

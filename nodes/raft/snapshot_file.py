@@ -119,14 +119,14 @@ class SnapshotContent:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def read_batches(disk: Disk, path: str) -> Iterator[SnapshotBatch]:
-    """Yield the batches of a snapshot in order, including the header's and the footer's.
+def read_batches(disk: Disk, path: str, at_once: int = READ_BYTES) -> Iterator[SnapshotBatch]:
+    """Yield the batches of a snapshot in order, including the header's and the footer's; read `at_once` bytes or more.
 
     Raises CorruptFile at the first defect, at the latest at the end.
     """
     before: SnapshotBatch | None = None
     closed = False
-    for header, batch in _sound_batches(disk, path):
+    for header, batch in _sound_batches(disk, path, at_once):
         found = _opened(path, header, batch)
         kinds = [one.kind for one in found.control]
         if before is None and kinds != [SNAPSHOT_HEADER]:
@@ -165,28 +165,23 @@ def read_timestamp(disk: Disk, path: str) -> int:
     raise _corrupt(path, "it is empty")
 
 
-def _sound_batches(disk: Disk, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield header and content of each batch, verifying its checksum and that it continues the one before."""
-    with on_disk(path, "read the file"):
-        file = disk.open(path)
-        try:
-            yield from _batches_of(file, path)
-        finally:
-            file.close()
+def _sound_batches(disk: Disk, path: str, at_once: int = READ_BYTES) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield header and content of each batch, verifying its checksum and that it continues the one before.
 
-
-def _batches_of(file: File, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
-    size, position, offset = file.size(), 0, 0
+    The file is open only while a block of it is read. A large snapshot is read over many turns, in which others read it
+    too, and in which it may be removed in favour of a newer one: then nobody asks for another batch of it.
+    """
+    size, block = _block(disk, path, 0, at_once)
+    position = block_at = offset = 0
     epoch: int | None = None
-    block, block_at = memoryview(b""), 0
     while position < size:
         start = position - block_at
         header = _header(path, block, start) if len(block) - start >= HEADER_SIZE else None
         if header is None or len(block) - start < header.size:
-            wanted = max(READ_BYTES, HEADER_SIZE if header is None else header.size)
+            wanted = max(at_once, HEADER_SIZE if header is None else header.size)
             if size - position < HEADER_SIZE or (header is not None and position + header.size > size):
                 raise _corrupt(path, f"it is cut off at byte {size}")
-            block, block_at = memoryview(file.read(position, min(wanted, size - position))), position
+            block_at, (_, block) = position, _block(disk, path, position, wanted)
             continue
         batch = block[start : start + header.size]
         if header.base_offset != offset or header.last_offset_delta != header.count - 1 or header.count <= 0:
@@ -199,6 +194,17 @@ def _batches_of(file: File, path: str) -> Iterator[tuple[BatchHeader, memoryview
         yield header, batch
         position += header.size
         offset = header.next_offset
+
+
+def _block(disk: Disk, path: str, position: int, wanted: int) -> tuple[int, memoryview]:
+    """Return the size of a file, and up to `wanted` bytes of it. Raises DiskFailure."""
+    with on_disk(path, "read the file"):
+        file = disk.open(path)
+        try:
+            size = file.size()
+            return size, memoryview(file.read(position, min(wanted, size - position)))
+        finally:
+            file.close()
 
 
 def _header(path: str, block: memoryview, start: int) -> BatchHeader:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from squall.nodes.ports import Disk, File, Trace
 from squall.nodes.raft.snapshot_file import (
+    READ_BYTES,
     ControlRecord,
     SnapshotBatch,
     SnapshotContent,
@@ -198,9 +199,9 @@ class Snapshots:
         """The time of the last record that the snapshot includes. Raises CorruptFile."""
         return read_timestamp(self._disk, self.path(snapshot_id))
 
-    def batches(self, snapshot_id: SnapshotId) -> Iterator[SnapshotBatch]:
-        """The batches of a snapshot. Raises CorruptFile during iteration."""
-        return read_batches(self._disk, self.path(snapshot_id))
+    def batches(self, snapshot_id: SnapshotId, at_once: int = READ_BYTES) -> Iterator[SnapshotBatch]:
+        """The batches of a snapshot, read `at_once` bytes or more. Raises CorruptFile during iteration."""
+        return read_batches(self._disk, self.path(snapshot_id), at_once)
 
     def control_records(self, snapshot_id: SnapshotId) -> list[ControlRecord]:
         """The quorum's own records in it, which precede those of the image; without header and footer."""

@@ -14,6 +14,7 @@ import pytest
 from squall.harness.scenario.buggify_places import PLACES, WORLD_PLACES
 from squall.harness.simulation.world.disk import SimDisk
 from squall.nodes.buggify import NODE_PLACES, OFF
+from squall.nodes.metadata.snapshot import SnapshotLoader
 from squall.nodes.metadata.snapshot_generator import PAUSE, SnapshotConfig, SnapshotGenerator
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
@@ -30,6 +31,7 @@ from squall.nodes.storage.log import Log, LogConfig
 from tests.nodes.broker.requests.test_fetch_sessions import Fetcher, answer
 from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, fetched, produced
 from tests.nodes.controller.conftest import Controller
+from tests.nodes.metadata.test_snapshot import History, written
 from tests.nodes.raft.alone import Node, answer_of
 from tests.nodes.raft.test_snapshot_downloads import AWAY, Retaining, half_way, prepared
 from tests.nodes.rarities import At
@@ -121,6 +123,21 @@ def test_a_snapshot_in_tiny_pieces_arrives_whole() -> None:
     latest = away.snapshots.latest
     assert latest is not None and latest == leader.up.snapshots.latest
     assert list(away.snapshots.batches(latest)) == list(leader.up.snapshots.batches(latest))
+
+
+def test_a_snapshot_loaded_in_parts_makes_the_image_once_it_is_complete() -> None:
+    """SN-04: batch by batch, as a snapshot of more records than a node replays in a turn."""
+    history = History(1)
+    history.write(100)
+    _, snapshots, latest = written(history.image, 5)
+    turns = []
+    for buggify in (OFF, At("snapshot-loaded-in-parts")):
+        loader = SnapshotLoader(snapshots, latest, buggify)
+        turns.append(1)
+        while not loader.advance():
+            turns[-1] += 1
+        assert loader.image.fingerprint() == history.image.fingerprint()
+    assert turns[0] == 1 < turns[1]
 
 
 def test_an_early_snapshot_is_considered_once_after_each_batch() -> None:

@@ -80,6 +80,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.begun_snapshots import BegunSnapshots
+from squall.harness.simulation.observer.rules.storage.directory_ids import DirectoryIds
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
@@ -169,6 +170,7 @@ RULES: tuple[type[Rule], ...] = (
     IndexedLogs,
     RecoveredNames,
     OpenFiles,
+    DirectoryIds,
     IndexFiles,
     OpenedLogs,
     FlushedLogs,

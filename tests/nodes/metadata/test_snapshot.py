@@ -27,6 +27,7 @@ from squall.nodes.metadata.snapshot import SnapshotLoader, difference, snapshot_
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.schema import Message
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+from tests.nodes.rarities import At
 
 
 class History:
@@ -119,15 +120,22 @@ class History:
         return None
 
 
-def through_a_snapshot(image: MetadataImage, at_once: int = 7) -> MetadataImage:
-    """Written to a disk and loaded from it."""
-    snapshots = Snapshots(SimDisk(Random(1)), "m-0", node_id=1, trace=NullTrace())
+def written(image: MetadataImage, at_once: int = 7) -> tuple[SimDisk, Snapshots, SnapshotId]:
+    """Written to a disk."""
+    disk = SimDisk(Random(1))
+    snapshots = Snapshots(disk, "m-0", node_id=1, trace=NullTrace())
     writer = snapshots.create(SnapshotId(image.last_offset + 1, image.last_epoch), 77)
     for values in snapshot_values(image, at_once):
         writer.append(values)
     writer.finish()
     assert snapshots.latest is not None
-    loader = SnapshotLoader(snapshots, snapshots.latest)
+    return disk, snapshots, snapshots.latest
+
+
+def through_a_snapshot(image: MetadataImage, at_once: int = 7) -> MetadataImage:
+    """Written to a disk and loaded from it."""
+    _, snapshots, latest = written(image, at_once)
+    loader = SnapshotLoader(snapshots, latest)
     while not loader.advance(at_once):
         pass
     return loader.image
@@ -144,6 +152,31 @@ def test_snapshot_and_suffix_make_the_image_of_the_whole_log(seed: int) -> None:
     for offset, record in enumerate(history.records[150:], 150):
         loaded.replay(record, offset, 3)
     assert loaded.fingerprint() == history.image.fingerprint(), f"seed {seed}"
+
+
+def test_a_snapshot_that_is_being_loaded_is_open_only_while_it_is_read() -> None:
+    """Others read it in between, and it may be removed: a host cannot open again what is gone (`worlds` 101)."""
+    history = History(1)
+    history.write(400)
+    disk, snapshots, latest = written(history.image, 5)
+    loader = SnapshotLoader(snapshots, latest, At("snapshot-loaded-in-parts"))
+    turns = 0
+    while not loader.advance():
+        turns += 1
+        assert snapshots.read(latest, 0, 100)[0] == snapshots.size
+    assert turns > 10
+    assert loader.image.fingerprint() == history.image.fingerprint()
+    assert disk.misused_files() == [] == disk.open_files()
+
+
+def test_a_snapshot_half_loaded_may_be_removed() -> None:
+    history = History(1)
+    history.write(400)
+    disk, snapshots, latest = written(history.image, 5)
+    loader = SnapshotLoader(snapshots, latest, At("snapshot-loaded-in-parts"))
+    assert not loader.advance()
+    disk.remove(snapshots.path(latest))
+    assert disk.misused_files() == []
 
 
 KEPT = (RegisterBrokerRecord, TopicRecord, PartitionRecord, ConfigRecord, ProducerIdsRecord, FeatureLevelRecord)
@@ -171,12 +204,12 @@ def test_a_snapshot_is_of_one_offset_though_the_log_goes_on_while_it_is_written(
     frozen = history.image.clone()
     batches = snapshot_values(frozen, 5)
     replayed = MetadataImage()
-    written: list[list[bytes]] = []
+    came: list[list[bytes]] = []
     for values in batches:
-        written.append(values)
+        came.append(values)
         history.write(5)
     assert history.image.fingerprint() != fingerprint
-    for offset, value in enumerate(value for values in written for value in values):
+    for offset, value in enumerate(value for values in came for value in values):
         replayed.replay(decode_record(value), offset)
     assert replayed.fingerprint() == fingerprint, f"seed {seed}"
 

@@ -36,6 +36,7 @@ from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.metadata.topic import PartitionRegistration
+from squall.nodes.node import identity
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
 from squall.nodes.node.metrics import broker_metrics
@@ -1089,6 +1090,11 @@ def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:
         file.append(content)
 
     monkeypatch.setattr(Segment, "_write_beside", wrong)
+
+
+def keeps_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node makes an id for its directory, and does not write it down."""
+    monkeypatch.setattr(identity, "write_identity", lambda config, disk, directory_id: None)
 
 
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from squall.nodes.metadata.records import (
     TopicRecord,
     encode_record,
 )
+from squall.nodes.node.identity import write_identity
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, iterate_batches, parse_records, patch
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import format_id
@@ -64,6 +65,9 @@ def producers_of(headers: Iterable[BatchHeader]) -> ProducerStates:
                 one.max_timestamp,
             )
     return states
+
+
+CLUSTER_ID = "hand-made"
 
 
 class HandMadeEpochs:
@@ -303,6 +307,12 @@ class HandMadeProcess:
             find=lambda connection: None,
         )
         self.note_topic_id()
+        owner: Any = SimpleNamespace(cluster_id=CLUSTER_ID, node_id=self.node_id)
+        write_identity(owner, self.disk, self.directory_id)
+
+    @property
+    def directory_id(self) -> bytes:
+        return bytes([self.node_id]).ljust(16, b"\1")
 
     def note_topic_id(self) -> None:
         """Write the topic's id into the directory of its log, as a broker does that begins a log."""
@@ -339,6 +349,7 @@ class HandMadeProcess:
             has_unfinished=self.has_unfinished,
             sessions=SimpleNamespace(brokers=unfenced if self.with_session is None else self.with_session),
             config=SimpleNamespace(idle_interval=0),
+            reported_offsets={},
         )
 
     @property
@@ -357,6 +368,7 @@ class HandMadeProcess:
         registration = self.image.brokers.get(self.node_id)
         epoch = -1 if registration is None else registration.epoch
         broker = SimpleNamespace(
+            config=SimpleNamespace(directory_id=self.directory_id),
             image=self.image,
             replicas=replicas,
             lifecycle=SimpleNamespace(
@@ -373,6 +385,7 @@ class HandMadeProcess:
         return SimpleNamespace(
             deadline=lambda: NEVER,
             config=SimpleNamespace(
+                cluster_id=CLUSTER_ID,
                 node_id=self.node_id,
                 replica_lag_time_max_ms=1_000,
                 replica_fetch_wait_max_ms=500,

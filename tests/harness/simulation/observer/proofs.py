@@ -92,6 +92,7 @@ from squall.harness.simulation.observer.rules.quorum.quorum_votes import QuorumV
 from squall.harness.simulation.observer.rules.recovery import RecoveredCluster
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.rules.storage.begun_snapshots import BegunSnapshots
+from squall.harness.simulation.observer.rules.storage.directory_ids import DirectoryIds
 from squall.harness.simulation.observer.rules.storage.durable_claims import DurableClaims
 from squall.harness.simulation.observer.rules.storage.flushed_logs import FlushedLogs
 from squall.harness.simulation.observer.rules.storage.hosted_directories import HostedDirectories
@@ -668,6 +669,14 @@ PROOFS: tuple[Proof, ...] = (
         defects.leaves_its_indexes_open,
         "worlds",
         "test_open_files::test_the_host_closes_the_files_of_a_process_that_dies",
+        seed=1,
+    ),
+    Proof(
+        DirectoryIds,
+        "DIRECTORY",
+        defects.keeps_no_identity,
+        "worlds",
+        "test_directory_ids::test_a_disk_that_was_wiped_has_another_id",
         seed=1,
     ),
     Proof(

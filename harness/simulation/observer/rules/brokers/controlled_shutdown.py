@@ -18,7 +18,9 @@ be the one that had the broker marked (`worlds` seed 986, with one controller): 
 is determined at the next.
 
 The third case rests on what brokers report: none has applied less of the metadata than its heartbeat says. Asserted
-when the heartbeat is answered.
+when the heartbeat is answered, of all that the controller has noted by then. A controller that becomes active knows
+nothing of what brokers told it in an earlier epoch of the quorum: they may be other incarnations since, which know
+less.
 
 A broker that has been told to shut down stays fenced in that incarnation, whatever arrives of it later: it would be
 elected, and lead nothing for a session. Asserted when an image is newer than any before, and as new as that by which
@@ -39,6 +41,7 @@ from squall.harness.simulation.world.process import SimProcess
 from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.node.base import BaseNode
+from squall.nodes.node.node import Node
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.requests.session import ServerRequest
@@ -71,9 +74,28 @@ class ControlledShutdown(Rule):
         self._looked_at = -1
         self._leaderships: dict[str, _Leadership] = {}
         self._images = DecidingImages()
+        self._active: dict[str, tuple[int, int]] = {}
+        """By host, incarnation and epoch of the quorum in which it was last the active controller."""
+        self._heard: set[int] = set()
+        """The brokers whose heartbeats were answered in this turn."""
 
     def turned(self, process: SimProcess, node: BaseNode) -> None:
         self._images.turned(process, node)
+        heard, self._heard = self._heard, set()
+        decider = node_of_quorum(node)
+        if decider is None or decider.controller is None or decider.controller.image is None:
+            return
+        identity = process.incarnation, decider.raft.epoch
+        if self._active.get(process.name) == identity:
+            return
+        self._active[process.name] = identity
+        old = sorted(decider.controller.reported_offsets.keys() - heard - _waiting(decider))
+        if old:
+            raise InvariantBroken(
+                "CS-04",
+                f"controller {process.name} of epoch {decider.raft.epoch} knows from earlier how far brokers {old} "
+                "have applied the metadata",
+            )
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         if request.api_key != ApiKey.BROKER_HEARTBEAT or request.answer is None:
@@ -82,10 +104,14 @@ class ControlledShutdown(Rule):
         if not isinstance(asked, BrokerHeartbeatRequest) or not isinstance(told, BrokerHeartbeatResponse):
             return
         decider = node_of_quorum(node)
-        image = None if decider is None or decider.controller is None else decider.controller.image
-        if told.error_code or image is None or decider is None:
+        if told.error_code or decider is None or decider.controller is None or decider.controller.image is None:
             return
-        self._check_report(asked)
+        image = decider.controller.image
+        self._heard.add(asked.broker_id)
+        self._check_report(asked.broker_id, asked.broker_epoch, asked.current_metadata_offset)
+        for broker, offset in decider.controller.reported_offsets.items():
+            if broker in image.brokers:
+                self._check_report(broker, image.brokers[broker].epoch, offset)
         if told.should_shut_down:
             self._let_go[asked.broker_id] = asked.broker_epoch, image.last_offset
         kept = self._leaderships.get(process.name)
@@ -95,17 +121,17 @@ class ControlledShutdown(Rule):
             _check_waits(process, image, kept, asked, request.received_at)
         kept.reported[asked.broker_id] = asked.current_metadata_offset, process.now
 
-    def _check_report(self, asked: BrokerHeartbeatRequest) -> None:
-        """Check how much of the metadata a broker says to have applied; it may have applied more since."""
-        sender = self.cluster.running(asked.broker_id)
+    def _check_report(self, broker_id: int, epoch: int, offset: int) -> None:
+        """Check how much of the metadata a broker has said to have applied; it may have applied more since."""
+        sender = self.cluster.running(broker_id)
         broker = None if sender is None else sender.broker
-        if broker is None or broker.lifecycle.epoch != asked.broker_epoch or node_of_quorum(sender) is None:
+        if broker is None or broker.lifecycle.epoch != epoch or node_of_quorum(sender) is None:
             return
-        if asked.current_metadata_offset > broker.applied_offset:
+        if offset > broker.applied_offset:
             raise InvariantBroken(
                 "CS-04",
-                f"broker {asked.broker_id} reports that it has applied the metadata up to "
-                f"{asked.current_metadata_offset}, and has up to {broker.applied_offset}",
+                f"broker {broker_id} reports that it has applied the metadata up to {offset}, and has up to "
+                f"{broker.applied_offset}",
             )
 
     def traced(self, name: str, fields: Mapping[str, Any]) -> None:
@@ -118,6 +144,7 @@ class ControlledShutdown(Rule):
 
     def died(self, process: SimProcess) -> None:
         self._undue.clear()
+        self._heard.clear()
 
     def images_examined(self, process: SimProcess, node: BaseNode) -> None:
         undue, self._undue = self._undue, []
@@ -139,6 +166,12 @@ class ControlledShutdown(Rule):
                     f"broker {broker} of epoch {epoch} was told to shut down, and is not fenced at offset "
                     f"{image.last_offset} of the metadata",
                 )
+
+
+def _waiting(node: Node) -> set[int]:
+    """The brokers whose heartbeats have no answer yet."""
+    requests = (inbound.request for inbound in node.connections.unanswered())
+    return {one.body.broker_id for one in requests if one is not None and isinstance(one.body, BrokerHeartbeatRequest)}
 
 
 def _check_waits(

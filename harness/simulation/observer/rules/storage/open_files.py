@@ -6,9 +6,12 @@ second open file of the same path would write over what the first has written, a
 it is open fails at its next use. The simulated disk has none of these troubles, and would hide them. Asserted
 
 * when a node has stopped cleanly: it has closed every file;
-* when a node stops, dies, or the run ends: it never opened, renamed, replaced or removed a file that it had open.
+* when a node stops, dies, or the run ends: it never opened, renamed, replaced or removed a file that it had open;
+* when a node has stopped cleanly, or the run ends: every unfinished file, which a name shows that ends with `.part`, is
+  one that it still writes. Nobody reads others, and they fill the disk.
 
-Source: `nodes/ports.py`. Legal: files that a process has open when it dies, which its host closes.
+Source: `nodes/ports.py`. Legal: files that a process has open when it dies, which its host closes; unfinished ones that
+it leaves then, which the next process removes as it starts; a disk whose calls have failed.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.process import SimProcess
+from squall.nodes.raft.snapshots import PART
 
 NAMED = 3
 """How many files a breach names."""
@@ -26,6 +30,8 @@ class OpenFiles(Rule):
 
     def died(self, process: SimProcess) -> None:
         _check_use(process)
+        if process.how_it_ended == "stopped":
+            _check_unfinished(process)
         left = process.disk.open_files()
         if left and process.how_it_ended == "stopped":
             raise InvariantBroken(
@@ -35,12 +41,20 @@ class OpenFiles(Rule):
     def at_end(self) -> None:
         for process in self.cluster.processes.values():
             _check_use(process)
+            if process.node is not None:
+                _check_unfinished(process)
 
 
 def _check_use(process: SimProcess) -> None:
     misused = process.disk.misused_files()
     if misused:
         raise InvariantBroken("FILES", f"{process.name} had a file open: {_few(misused)}")
+
+
+def _check_unfinished(process: SimProcess) -> None:
+    left = sorted({path for path in process.disk.paths() if path.endswith(PART)}.difference(process.disk.open_files()))
+    if left and not process.disk.errors:
+        raise InvariantBroken("FILES", f"{process.name} has left {len(left)} unfinished files: {_few(left)}")
 
 
 def _few(found: list[str]) -> str:

@@ -29,7 +29,8 @@ class Controller:
         request = ServerRequest(int(ApiKey.BROKER_HEARTBEAT), 1, asked, "node-1", "CONTROLLER", 5, 0)
         request.answer = Answer(response=BrokerHeartbeatResponse(is_fenced=True, **told))
         image = SimpleNamespace(last_offset=10, brokers={})
-        node: Any = SimpleNamespace(controller=SimpleNamespace(image=image), raft=SimpleNamespace(epoch=5))
+        decides = SimpleNamespace(image=image, reported_offsets={})
+        node: Any = SimpleNamespace(controller=decides, raft=SimpleNamespace(epoch=5))
         process: Any = SimpleNamespace(name="c1", incarnation=1, now=0)
         self.rule.answered(process, node, request)
 
@@ -73,7 +74,13 @@ class Waiting:
         }
         self.image = SimpleNamespace(last_offset=10, brokers=self.brokers, topics={})
         self.applied = {2: 99, 3: 99}
-        self.node: Any = SimpleNamespace(controller=SimpleNamespace(image=self.image), raft=SimpleNamespace(epoch=5))
+        self.reported: dict[int, int] = {}
+        self.requests: list[Any] = []
+        self.node: Any = SimpleNamespace(
+            controller=SimpleNamespace(image=self.image, reported_offsets=self.reported),
+            raft=SimpleNamespace(epoch=5),
+            connections=SimpleNamespace(unanswered=lambda: iter(self.requests)),
+        )
         self.process: Any = SimpleNamespace(name="c1", incarnation=1, now=0)
         self.rule = ControlledShutdown(SimpleNamespace(running=self._running))  # type: ignore[arg-type]
 
@@ -177,3 +184,46 @@ def test_an_earlier_incarnation_may_have_applied_more() -> None:
     waiting.answers(1, 2, applied=10)
     del waiting.applied[2]
     waiting.answers(2, 2, applied=10)
+
+
+def test_a_new_controller_does_not_know_what_brokers_told_it_in_an_earlier_epoch() -> None:
+    waiting = Waiting()
+    waiting.answers(1, 2)
+    waiting.reported[2] = 10
+    waiting.answers(2, 3)
+    waiting.node.raft.epoch = 6
+    with pytest.raises(InvariantBroken, match=r"^CS-04: controller c1 of epoch 6 knows from earlier .* \[2\] have"):
+        waiting.rule.turned(waiting.process, waiting.node)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_a_broker_tells_it_in_its_first_turn_it_knows(answered: bool) -> None:
+    """Whether that heartbeat is answered at once, or waits for a record to be committed."""
+    waiting = Waiting()
+    waiting.reported[2] = 10
+    if answered:
+        waiting.answers_in_that_turn(1, 2)
+    else:
+        waiting.requests = [SimpleNamespace(request=None), SimpleNamespace(request=SimpleNamespace(body=object()))]
+        waiting.requests.append(SimpleNamespace(request=SimpleNamespace(body=BrokerHeartbeatRequest(2, 8, 10))))
+    waiting.rule.turned(waiting.process, waiting.node)
+
+
+def test_a_node_that_is_no_active_controller_may_remember_anything() -> None:
+    waiting = Waiting()
+    waiting.reported[2] = 10
+    waiting.node.controller.image = None
+    waiting.rule.turned(waiting.process, waiting.node)
+
+
+def test_what_the_controller_has_noted_of_a_broker_it_has_applied() -> None:
+    """Also of a broker that registered again since, of which only the new incarnation counts."""
+    waiting = Waiting()
+    waiting.answers(1, 3)
+    waiting.applied[2], waiting.reported[2] = 9, 10
+    with pytest.raises(InvariantBroken, match=r"^CS-04: broker 2 reports .* up to 10, and has up to 9"):
+        waiting.answers(2, 3)
+    del waiting.applied[2]
+    waiting.answers(3, 3)
+    del waiting.brokers[2]
+    waiting.answers(4, 3)

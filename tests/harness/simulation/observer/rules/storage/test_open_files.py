@@ -13,6 +13,7 @@ from squall.harness.simulation.observer.state.observed_log import InvariantBroke
 from squall.harness.simulation.world.disk import SimDisk
 
 PATH = "t-0/00000000000000000007.log"
+UNFINISHED = "m-0/00000000000000000007-0000000001.checkpoint.part"
 
 
 class Host:
@@ -21,7 +22,7 @@ class Host:
     def __init__(self) -> None:
         self.disk = SimDisk(Random(1))
         self.file = self.disk.open(PATH, create=True)
-        self.process: Any = SimpleNamespace(name="b1", how_it_ended="stopped", disk=self.disk)
+        self.process: Any = SimpleNamespace(name="b1", how_it_ended="stopped", disk=self.disk, node=SimpleNamespace())
         self.rule = OpenFiles(SimpleNamespace(processes={"b1": self.process}))  # type: ignore[arg-type]
 
     def stop(self) -> None:
@@ -104,3 +105,42 @@ def test_a_closed_file_may_be_renamed_and_removed() -> None:
     host.disk.rename(PATH, "t-0/other")
     host.disk.remove("t-0/other")
     host.stop()
+
+
+# -- unfinished files -------------------------------------------------------------------------------------------------
+
+
+def unfinished(*, closed: bool = True) -> Host:
+    """A host whose process has begun a snapshot, and has closed all other files."""
+    host = Host()
+    host.file.close()
+    part = host.disk.open(UNFINISHED, create=True)
+    if closed:
+        part.close()
+    return host
+
+
+def test_an_unfinished_file_that_nobody_writes_any_more_breaks_it() -> None:
+    with pytest.raises(InvariantBroken, match=rf"^FILES: b1 has left 1 unfinished files: {UNFINISHED}"):
+        unfinished().stop()
+    with pytest.raises(InvariantBroken, match=r"^FILES: b1 has left 1 unfinished files"):
+        unfinished().rule.at_end()
+
+
+def test_one_that_is_being_written_at_the_end_of_a_run_is_sound() -> None:
+    unfinished(closed=False).rule.at_end()
+
+
+def test_a_process_that_dies_may_leave_one() -> None:
+    host = unfinished()
+    host.process.how_it_ended = "died"
+    host.stop()
+    host.process.node = None
+    host.rule.at_end()
+
+
+def test_a_disk_whose_calls_have_failed_may_keep_one() -> None:
+    host = unfinished()
+    host.disk.errors = 1
+    host.stop()
+    host.rule.at_end()
