@@ -43,7 +43,9 @@ from squall.harness.simulation.mutation.unit_tests import UnitTests
 
 MODES = (UNIT, SIMULATION, HISTORY)
 SCENARIOS = tuple(
-    name for other in ("push-raft", "zookeeper", "swarm", "control-plane") for name in ("worlds",) * 5 + (other,)
+    name
+    for other in ("push-raft", "zookeeper", "swarm", "control-plane", "push-raft-with-hint")
+    for name in ("worlds",) * 5 + (other,)
 )
 """A seed of `worlds` costs a fraction of the others' time and draws settings that they do not have.
 

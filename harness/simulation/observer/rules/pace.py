@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from squall.harness.simulation.observer.rules.rule import Rule, node_of_quorum
+from squall.harness.simulation.observer.rules.rule import QuorumTurn, Rule, node_of_quorum
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.harness.simulation.world.kernel import MICROSECONDS
@@ -33,6 +33,7 @@ from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.messages import ApiKey
 
 SHORTEST = 2 * MICROSECONDS
+COMMIT = MICROSECONDS // 4
 TURNS, REQUESTS = 1500, 1000
 TOLERANCE, LOOSE_HEARTBEATS = 0.3, 2
 """A share of the heartbeats that are due, and as many of each broker more or less."""
@@ -68,10 +69,28 @@ class PacedCluster(Rule):
         super().__init__(cluster)
         self._idle_since: int | None = None
         self._before: dict[str, _Counts] = {}
+        self._awaited: dict[tuple[str, int, int], tuple[int, int]] = {}
+        """By host, incarnation and epoch of the quorum: up to where its leader has yet to commit, and since when."""
 
     def idle(self, now: int) -> None:
         self._idle_since = now
         self._before = {process.name: self._counts(process) for process in self.cluster.processes.values()}
+
+    def quorum_moved(self, turn: QuorumTurn) -> None:
+        if self._idle_since is None:
+            return
+        process, (end, high_watermark, leads, epoch) = turn.process, turn.now
+        leadership = process.name, process.incarnation, epoch
+        awaited, since = self._awaited.pop(leadership, (end, process.now))
+        waited = process.now - since
+        if waited > COMMIT:
+            raise InvariantBroken(
+                "PACE",
+                f"{process.name} leads quorum epoch {epoch} and has waited {waited / MICROSECONDS:.3f} s to commit up "
+                f"to {awaited}, in a whole cluster without clients",
+            )
+        if leads and high_watermark < end:
+            self._awaited[leadership] = (end, process.now) if high_watermark >= awaited else (awaited, since)
 
     def at_end(self) -> None:
         now = max((process.now for process in self.cluster.processes.values()), default=0)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall.harness.simulation.observer.rules.pace import PacedCluster
+from squall.harness.simulation.observer.rules.rule import QuorumTurn
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.protocol.messages import ApiKey
@@ -38,6 +39,13 @@ class Idle:
     def served(self, name: str, api: ApiKey, count: int) -> None:
         times = self.members[name].node.control_times.by_api
         times[int(api)] = SimpleNamespace(count=times.get(int(api), SimpleNamespace(count=0)).count + count)
+
+    def metadata(self, ms: int, end: int, high_watermark: int, *, leads: bool = True, epoch: int = 4) -> None:
+        """Its log of the metadata is moved in a turn of c1, so long after the last request of a client."""
+        process = self.members["c1"]
+        process.now = 10 * SECOND + ms * 1000
+        now = end, high_watermark, leads, epoch
+        self.rule.quorum_moved(QuorumTurn(process, process.node, None, now, None, None))
 
     def end(self, after: int = 3 * SECOND, metadata: int = METADATA_DUE) -> None:
         """`metadata` are the records that the log of the metadata has grown by."""
@@ -105,6 +113,43 @@ def test_a_quorum_that_writes_nothing_when_idle_may_stand_still() -> None:
 def asks(idle: Idle, count: int) -> None:
     idle.served("c1", ApiKey.BROKER_HEARTBEAT, 2 * DUE)
     idle.served("c1", ApiKey.UPDATE_RAFT_VOTER, count)
+
+
+def test_a_record_that_is_committed_only_with_the_next_one_is_a_breach() -> None:
+    idle = Idle()
+    idle.metadata(0, 101, 100)
+    with pytest.raises(
+        InvariantBroken, match=r"^PACE: c1 leads quorum epoch 4 and has waited 0\.500 s to commit up to 101, "
+    ):
+        idle.metadata(500, 102, 101)
+
+
+def test_one_that_never_is_breaks_it_too() -> None:
+    idle = Idle()
+    idle.metadata(0, 101, 100)
+    idle.metadata(200, 102, 100)
+    with pytest.raises(InvariantBroken, match=r"^PACE: c1 .* has waited 0\.300 s to commit up to 101, "):
+        idle.metadata(300, 103, 100)
+
+
+def test_a_log_that_always_has_a_record_more_than_is_committed_is_legal() -> None:
+    idle = Idle()
+    for number in range(10):
+        idle.metadata(200 * number, 101 + number, 100 + number)
+
+
+@pytest.mark.parametrize(("leads", "epoch"), [(False, 4), (True, 5)])
+def test_a_follower_and_another_leadership_wait_for_nothing(*, leads: bool, epoch: int) -> None:
+    idle = Idle()
+    idle.metadata(0, 101, 100, leads=leads)
+    idle.metadata(500, 102, 101, leads=leads, epoch=epoch)
+
+
+def test_while_clients_ask_a_record_may_take_longer() -> None:
+    idle = Idle()
+    idle.rule = PacedCluster(idle.cluster)
+    idle.metadata(0, 101, 100)
+    idle.metadata(500, 102, 101)
 
 
 def test_a_change_that_was_under_way_is_legal() -> None:
