@@ -165,6 +165,19 @@ class PartitionChanges:
         controller keeps the departed members eligible by the new one. With the raised partition epoch, the controller
         accepts no change from a leader that does not have the setting yet.
         """
+        for kind, record in self._after_settings(image, altered):
+            self.count(kind)
+            if record is not None:
+                yield record
+
+    def count_of_changes(self, image: MetadataImage, altered: Mapping[tuple[int, str], Mapping[str, str]]) -> int:
+        """How many records `settings_changed` has. Nothing is decided by this, so that no election is counted."""
+        return sum(record is not None for _, record in self._after_settings(image, altered))
+
+    def _after_settings(
+        self, image: MetadataImage, altered: Mapping[tuple[int, str], Mapping[str, str]]
+    ) -> Iterator[tuple[ElectionKind, PartitionChangeRecord | None]]:
+        """For each topic-partition concerned the election that these settings bring about, and the record."""
 
         def active(replica: int) -> bool:
             return self.is_active(image, replica)
@@ -177,11 +190,10 @@ class PartitionChanges:
                 decision = decide(registration, registration.isr, active, after)
                 if other_min_isr and decision.isr:
                     decision = replace(decision, elr=(), last_known_elr=())
-                record = self.record(topic, number, decision, active, after)
-                if record is not None:
-                    yield record
-                elif other_min_isr:
-                    yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
+                record = change_or_completion(topic, number, decision, active, after)
+                if record is None and other_min_isr:
+                    record = PartitionChangeRecord(partition_id=number, topic_id=topic.id)
+                yield kind_of(registration, decision), record
 
     def eligible_leaders_begin(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
         """Raise every topic-partition's partition epoch, so that its leader must know of the switch (EL-03, EP-03).

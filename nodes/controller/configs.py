@@ -70,14 +70,16 @@ class ConfigControl:
                     raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
                 _check_resource(image, resource)
                 settings = _altered(image, resource)
-                made = [*_config_records(image, key, settings), *self._changes.settings_changed(image, {key: settings})]
-                self._check_size(len(records) + len(made))
+                own = _config_records(image, key, settings)
+                self._check_size(len(records) + len(own) + self._changes.count_of_changes(image, {key: settings}))
                 altered[key] = settings
-                records += _config_records(image, key, settings)
+                records += own
             except Refused as refused:
                 answer.error_code, answer.error_message = refused.error, refused.message
-        records += self._changes.settings_changed(image, altered)
-        return Outcome(IncrementalAlterConfigsResponse(responses=responses), () if request.validate_only else records)
+        response = IncrementalAlterConfigsResponse(responses=responses)
+        if request.validate_only:
+            return Outcome(response)
+        return Outcome(response, [*records, *self._changes.settings_changed(image, altered)])
 
     def _check_size(self, size: int) -> None:
         if size > self._config.records_max:

@@ -183,6 +183,19 @@ def test_allowing_unclean_elections_elects_at_once(controller_without_elr: Any) 
     assert (found.leader, found.isr, found.recovery_state) == (2, (2,), 1)
 
 
+def test_an_election_by_a_setting_counts_once_and_one_that_is_only_validated_does_not(
+    controller_without_elr: Any,
+) -> None:
+    """Seed 1031730 of worlds: it counted when its records were counted, and again when they were written."""
+    controller = controller_without_elr
+    controller.alter_partition(1, [1])
+    controller.fence(1)
+    controller.alter_config(UNCLEAN, "true", None, validate_only=True)
+    assert (controller.partition().leader, controller.controller.unclean_elections) == (-1, 0)
+    controller.alter_config(UNCLEAN, "true", None)
+    assert (controller.partition().leader, controller.controller.unclean_elections) == (2, 1)
+
+
 def test_more_than_one_batch_holds_is_refused_whole(make_controller: Any) -> None:
     """The setting must not be seen without what follows from it."""
     controller = with_events(make_controller(records_max=10))
