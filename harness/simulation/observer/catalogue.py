@@ -96,6 +96,7 @@ from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedE
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
+from squall.harness.simulation.observer.rules.zookeeper.told_census import ToldCensus
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 
@@ -189,6 +190,7 @@ RULES: tuple[type[Rule], ...] = (
     DueWork,
     LimitedTurns,
     ToldMetrics,
+    ToldCensus,
     QuorumTimes,
     AnsweredRequests,
 )

@@ -155,7 +155,7 @@ def _cluster(given: ClusterOptions, seed: int) -> ClusterOptions:
     brokers = rng.choice((1, 2, 3, 3, 3, 4, 5))
     controllers = rng.choice((1, 3, 3, 3, 5))
     combined = controllers <= brokers and rng.random() < 0.2
-    dynamic = controllers > 1 and rng.random() < 0.4
+    dynamic = rng.random() < 0.4
     topics = _topics(Random(f"{seed}/world/topics"), brokers)
     if Random(f"{seed}/world/synced").random() < SYNCED:
         topics = {name: _with(one, FLUSH_MESSAGES, 1) for name, one in topics.items()}

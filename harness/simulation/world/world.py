@@ -37,7 +37,7 @@ from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.base import BaseNode
 from squall.nodes.node.effects import Effect
-from squall.nodes.node.formatting import format_directory
+from squall.nodes.node.formatting import STANDALONE, format_directory
 from squall.nodes.node.node import Node
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.ports import NullTrace, Trace
@@ -51,6 +51,8 @@ FIRST_IDS: Mapping[NodeIds, tuple[int, int]] = {
     "controllers-from-0": (FIRST_CONTROLLER_ID, 0),
 }
 """The ids of the first broker and of the first controller; a combined node has that of a broker."""
+STANDALONE_SHARE = 0.5
+"""Of the clusters with one controller, whose quorum may change, the share that is formatted as `--standalone`."""
 ENSEMBLE = {f"z{number}": f"10.0.0.{150 + number}" for number in (1, 2, 3)}
 """Names and addresses of the servers of a simulated ensemble."""
 
@@ -222,7 +224,8 @@ class SimWorld:
         if shape.zookeeper:
             addresses |= ENSEMBLE
         controllers = voters_of(self.places)
-        initial = initial_voters(controllers, seed)
+        alone = len(controllers) == 1 and Random(f"{seed}/standalone").random() < STANDALONE_SHARE
+        initial = STANDALONE if alone else initial_voters(controllers, seed)
         for place in self.places:
             config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
             disk = SimDisk(self.streams.stream(f"{place.name}/disk"))

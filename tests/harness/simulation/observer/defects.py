@@ -39,7 +39,8 @@ from squall.nodes.metadata.topic import PartitionRegistration
 from squall.nodes.node import identity
 from squall.nodes.node.channels import Connection, Connections, Inbound, RequestChannel
 from squall.nodes.node.links import Links
-from squall.nodes.node.metrics import broker_metrics
+from squall.nodes.node.metrics import broker_metrics, metric_names, zookeeper_metrics
+from squall.nodes.node.metrics.samples import Collected, Sample
 from squall.nodes.node.node import Node
 from squall.nodes.node.quorum_watch import STANDING, QuorumWatch
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
@@ -84,6 +85,7 @@ from squall.nodes.storage.log import Log
 from squall.nodes.storage.producers import ProducerStates
 from squall.nodes.storage.segment import Segment, index_name
 from squall.nodes.storage.time_index import NO_TIMESTAMP
+from squall.nodes.zookeeper.controller.context import ControllerContext
 
 
 def names_another_leader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1095,6 +1097,18 @@ def leaves_its_indexes_open(monkeypatch: pytest.MonkeyPatch) -> None:
 def keeps_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node makes an id for its directory, and does not write it down."""
     monkeypatch.setattr(identity, "write_identity", lambda config, disk, directory_id: None)
+
+
+def says_that_every_leader_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ZooKeeper-era controller's metrics count no topic-partition that another replica than the first leads."""
+    right = zookeeper_metrics._census
+
+    def wrong(context: ControllerContext) -> Collected:
+        for one in right(context):
+            told = one is not None and one.metric is metric_names.IMBALANCED_PARTITIONS
+            yield Sample(metric_names.IMBALANCED_PARTITIONS, 0) if told else one
+
+    monkeypatch.setattr(zookeeper_metrics, "_census", wrong)
 
 
 def leaves_its_zookeeper_session_open(monkeypatch: pytest.MonkeyPatch) -> None:

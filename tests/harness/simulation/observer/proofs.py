@@ -108,6 +108,7 @@ from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedE
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
+from squall.harness.simulation.observer.rules.zookeeper.told_census import ToldCensus
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from tests.harness.simulation.observer import defects
 
@@ -748,7 +749,7 @@ PROOFS: tuple[Proof, ...] = (
         defects.stands_although_it_hears_its_leader,
         "worlds",
         "test_calm::test_leadership_may_go_back_to_the_preferred_replica",
-        seed=6,
+        seed=13,
     ),
     Proof(
         BalancedLeaders,
@@ -820,6 +821,14 @@ PROOFS: tuple[Proof, ...] = (
         "worlds",
         "test_told_metrics::test_once_a_connection_has_ended_more_may_have_been_sent_than_was_seen",
         seed=1,
+    ),
+    Proof(
+        ToldCensus,
+        "METRIC",
+        defects.says_that_every_leader_is_preferred,
+        "zookeeper",
+        "test_told_census::test_a_controller_that_still_works_is_not_judged",
+        seed=4,
     ),
     Proof(
         QuorumTimes,

@@ -58,6 +58,7 @@ from squall.nodes.node.metrics.metric_names import Metric
 from squall.nodes.node.metrics.samples import Labels
 from squall.nodes.node.node import Node
 from squall.nodes.node.timings import api_name
+from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -195,7 +196,7 @@ class ToldMetrics(Rule):
         if node.broker is not None:
             findings += _of_broker(told, node, node.broker)
         for what, value, least, most in findings:
-            _check(process.name, what, value, least, most)
+            check_told(process.name, what, value, least, most)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer = request.answer
@@ -234,11 +235,11 @@ class ToldMetrics(Rule):
             if node.controller is not None:
                 findings.append(_of_decided(told[name], node, self._of(processes[name])))
             for what, value, least, most in findings:
-                _check(name, what, value, least, most)
+                check_told(name, what, value, least, most)
         active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node.controller]
         if active:
             least = int(any(_commits(node) for node in nodes.values()))
-            _check("the controllers together", "active controllers", sum(active), least, 1)
+            check_told("the controllers together", "active controllers", sum(active), least, 1)
 
     def _of_state(self, told: Told, name: str, node: Node) -> Iterator[Finding]:
         process = self.cluster.processes[name]
@@ -299,7 +300,7 @@ def _answered_unseen(node: BaseNode) -> Counter[str]:
     return found
 
 
-def collected(node: Node, now: int) -> Told:
+def collected(node: Node | ZooKeeperNode, now: int) -> Told:
     """Return what a node's metrics say, by metric and labels."""
     collector = Collector(node, _NoClock(), now, 0)
     samples = [sample for sample in collector.collect(now, 0) if sample is not None]
@@ -410,7 +411,8 @@ def _of_the_cluster(told: Told, image: MetadataImage) -> Iterator[Finding]:
         yield metric.name, told[metric, ()], expected, expected
 
 
-def _check(who: str, what: str, value: float, least: float, most: float) -> None:
+def check_told(who: str, what: str, value: float, least: float, most: float) -> None:
+    """Check what a node says of something. Raises InvariantBroken."""
     if not least <= value <= most:
         expected = f"{least:g}" if least == most else f"{least:g} or more" if most == ANY else f"{least:g} to {most:g}"
         raise InvariantBroken("METRIC", f"{what}: {who} says {value:g}, and it is {expected}")
