@@ -259,7 +259,7 @@ class Broker:
         self._producer_ids.tick(now)
 
     def deadline(self) -> int:
-        if self.observer.is_loading or self.replicas.is_busy:
+        if self.replicas.is_busy or (self.observer.is_loading and not self._apply_at):
             return 0
         nearest = min(self._deadlines.nearest, self.lifecycle.deadline(), self._producer_ids.deadline())
         if 0 < self._apply_at < nearest:

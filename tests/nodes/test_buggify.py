@@ -288,6 +288,16 @@ def test_metadata_applied_late_is_applied_after_a_pause() -> None:
     assert world.broker.replicas.by_name("late", 0) is not None
 
 
+def test_a_broker_that_loads_a_snapshot_late_asks_to_be_called_then_and_not_at_once() -> None:
+    """Seed 903203 of worlds: it asked again and again, and did nothing."""
+    world = started("metadata-applied-late", times=1)
+    world.create("late")
+    world.broker.observer._loader = object()  # type: ignore[attr-defined]
+    assert world.now < world.broker.deadline() <= world.now + 50 * MS
+    world.broker._apply_at = 0
+    assert world.broker.deadline() == 0
+
+
 # -- serving and following -----------------------------------------------------------------------------------------
 
 
