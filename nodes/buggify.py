@@ -97,7 +97,7 @@ NODE_PLACES: dict[str, Place] = by_name(
     ),
     Place(
         "snapshot-loaded-in-parts",
-        "a node reads a snapshot that it loads batch by batch, one or two of them in each turn",
+        "a node loads one or two batches of a snapshot in each turn, and reads no more of the file at once",
         "a large snapshot is loaded so; the image takes its place once it is complete",
         "SN-04",
         0.7,

@@ -64,7 +64,7 @@ class BrokerControl:
 
     @property
     def reported_offsets(self) -> Mapping[int, int]:
-        """By broker, how far it has said that it has applied the metadata log."""
+        """By broker, the last offset of the metadata log that it has applied, as reported in its heartbeats."""
         return self._offsets.reported
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:

@@ -201,7 +201,7 @@ class QuorumController:
 
     @property
     def reported_offsets(self) -> Mapping[int, int]:
-        """By broker, how far it has told this active controller that it has applied the log; for observers."""
+        """By broker, the last offset of the log that it has applied, as reported to this controller; for observers."""
         return self._brokers.reported_offsets
 
     @property

@@ -37,7 +37,7 @@ class ShutdownOffsets:
 
     @property
     def reported(self) -> Mapping[int, int]:
-        """By broker, how far it has said that it has applied the log."""
+        """By broker, the last offset of the log that it has applied, as reported in its heartbeats."""
         return self._applied
 
     def heard(self, broker: int, applied: int) -> None:

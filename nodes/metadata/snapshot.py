@@ -87,9 +87,9 @@ class SnapshotLoader:
     def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId, buggify: Buggify = OFF) -> None:
         self.id = snapshot_id
         self.image = MetadataImage()
-        small = buggify.happens("snapshot-loaded-in-parts")
-        self._most = 1 if small else LOAD_RECORDS
-        self._batches = snapshots.batches(snapshot_id, 1 if small else READ_BYTES)
+        in_parts = buggify.happens("snapshot-loaded-in-parts")
+        self._most = 1 if in_parts else LOAD_RECORDS
+        self._batches = snapshots.batches(snapshot_id, 1 if in_parts else READ_BYTES)
 
     def advance(self, at_once: int = LOAD_RECORDS) -> bool:
         """Replay about `at_once` records; return whether that was all, so that `image` is complete.

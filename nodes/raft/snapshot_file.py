@@ -119,14 +119,16 @@ class SnapshotContent:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def read_batches(disk: Disk, path: str, at_once: int = READ_BYTES) -> Iterator[SnapshotBatch]:
-    """Yield the batches of a snapshot in order, including the header's and the footer's; read `at_once` bytes or more.
+def read_batches(disk: Disk, path: str, block_bytes: int = READ_BYTES) -> Iterator[SnapshotBatch]:
+    """Yield the batches of a snapshot in order, including the header's and the footer's.
+
+    The file is read in blocks of `block_bytes`, or of a whole batch if that is larger.
 
     Raises CorruptFile at the first defect, at the latest at the end.
     """
     before: SnapshotBatch | None = None
     closed = False
-    for header, batch in _sound_batches(disk, path, at_once):
+    for header, batch in _sound_batches(disk, path, block_bytes):
         found = _opened(path, header, batch)
         kinds = [one.kind for one in found.control]
         if before is None and kinds != [SNAPSHOT_HEADER]:
@@ -165,20 +167,20 @@ def read_timestamp(disk: Disk, path: str) -> int:
     raise _corrupt(path, "it is empty")
 
 
-def _sound_batches(disk: Disk, path: str, at_once: int = READ_BYTES) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _sound_batches(disk: Disk, path: str, block_bytes: int = READ_BYTES) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield header and content of each batch, verifying its checksum and that it continues the one before.
 
-    The file is open only while a block of it is read. A large snapshot is read over many turns, in which others read it
-    too, and in which it may be removed in favour of a newer one: then nobody asks for another batch of it.
+    The file is open only while a block is read. Loading a large snapshot takes many turns. Meanwhile others read the
+    file, and retention may remove it in favour of a newer one, which is then loaded instead.
     """
-    size, block = _block(disk, path, 0, at_once)
+    size, block = _block(disk, path, 0, block_bytes)
     position = block_at = offset = 0
     epoch: int | None = None
     while position < size:
         start = position - block_at
         header = _header(path, block, start) if len(block) - start >= HEADER_SIZE else None
         if header is None or len(block) - start < header.size:
-            wanted = max(at_once, HEADER_SIZE if header is None else header.size)
+            wanted = max(block_bytes, HEADER_SIZE if header is None else header.size)
             if size - position < HEADER_SIZE or (header is not None and position + header.size > size):
                 raise _corrupt(path, f"it is cut off at byte {size}")
             block_at, (_, block) = position, _block(disk, path, position, wanted)

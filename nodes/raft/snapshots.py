@@ -199,9 +199,9 @@ class Snapshots:
         """The time of the last record that the snapshot includes. Raises CorruptFile."""
         return read_timestamp(self._disk, self.path(snapshot_id))
 
-    def batches(self, snapshot_id: SnapshotId, at_once: int = READ_BYTES) -> Iterator[SnapshotBatch]:
-        """The batches of a snapshot, read `at_once` bytes or more. Raises CorruptFile during iteration."""
-        return read_batches(self._disk, self.path(snapshot_id), at_once)
+    def batches(self, snapshot_id: SnapshotId, block_bytes: int = READ_BYTES) -> Iterator[SnapshotBatch]:
+        """The batches of a snapshot, read in blocks of `block_bytes` or more. Raises CorruptFile during iteration."""
+        return read_batches(self._disk, self.path(snapshot_id), block_bytes)
 
     def control_records(self, snapshot_id: SnapshotId) -> list[ControlRecord]:
         """The quorum's own records in it, which precede those of the image; without header and footer."""

@@ -31,7 +31,7 @@ from squall.nodes.storage.log import Log, LogConfig
 from tests.nodes.broker.requests.test_fetch_sessions import Fetcher, answer
 from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, fetched, produced
 from tests.nodes.controller.conftest import Controller
-from tests.nodes.metadata.test_snapshot import History, written
+from tests.nodes.metadata.test_snapshot import History, snapshot_of
 from tests.nodes.raft.alone import Node, answer_of
 from tests.nodes.raft.test_snapshot_downloads import AWAY, Retaining, half_way, prepared
 from tests.nodes.rarities import At
@@ -129,7 +129,7 @@ def test_a_snapshot_loaded_in_parts_makes_the_image_once_it_is_complete() -> Non
     """SN-04: batch by batch, as a snapshot of more records than a node replays in a turn."""
     history = History(1)
     history.write(100)
-    _, snapshots, latest = written(history.image, 5)
+    _, snapshots, latest = snapshot_of(history.image, 5)
     turns = []
     for buggify in (OFF, At("snapshot-loaded-in-parts")):
         loader = SnapshotLoader(snapshots, latest, buggify)

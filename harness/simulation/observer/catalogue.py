@@ -57,6 +57,7 @@ from squall.harness.simulation.observer.rules.node.limited_turns import LimitedT
 from squall.harness.simulation.observer.rules.node.paused_connections import PausedConnections
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
+from squall.harness.simulation.observer.rules.node.zookeeper_metrics import ZooKeeperMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
@@ -96,7 +97,6 @@ from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedE
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
-from squall.harness.simulation.observer.rules.zookeeper.told_census import ToldCensus
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 
@@ -190,7 +190,7 @@ RULES: tuple[type[Rule], ...] = (
     DueWork,
     LimitedTurns,
     ToldMetrics,
-    ToldCensus,
+    ZooKeeperMetrics,
     QuorumTimes,
     AnsweredRequests,
 )

@@ -120,8 +120,8 @@ class History:
         return None
 
 
-def written(image: MetadataImage, at_once: int = 7) -> tuple[SimDisk, Snapshots, SnapshotId]:
-    """Written to a disk."""
+def snapshot_of(image: MetadataImage, at_once: int = 7) -> tuple[SimDisk, Snapshots, SnapshotId]:
+    """Write a snapshot to a new disk."""
     disk = SimDisk(Random(1))
     snapshots = Snapshots(disk, "m-0", node_id=1, trace=NullTrace())
     writer = snapshots.create(SnapshotId(image.last_offset + 1, image.last_epoch), 77)
@@ -134,7 +134,7 @@ def written(image: MetadataImage, at_once: int = 7) -> tuple[SimDisk, Snapshots,
 
 def through_a_snapshot(image: MetadataImage, at_once: int = 7) -> MetadataImage:
     """Written to a disk and loaded from it."""
-    _, snapshots, latest = written(image, at_once)
+    _, snapshots, latest = snapshot_of(image, at_once)
     loader = SnapshotLoader(snapshots, latest)
     while not loader.advance(at_once):
         pass
@@ -158,7 +158,7 @@ def test_a_snapshot_that_is_being_loaded_is_open_only_while_it_is_read() -> None
     """Others read it in between, and it may be removed: a host cannot open again what is gone (`worlds` 101)."""
     history = History(1)
     history.write(400)
-    disk, snapshots, latest = written(history.image, 5)
+    disk, snapshots, latest = snapshot_of(history.image, 5)
     loader = SnapshotLoader(snapshots, latest, At("snapshot-loaded-in-parts"))
     turns = 0
     while not loader.advance():
@@ -172,7 +172,7 @@ def test_a_snapshot_that_is_being_loaded_is_open_only_while_it_is_read() -> None
 def test_a_snapshot_half_loaded_may_be_removed() -> None:
     history = History(1)
     history.write(400)
-    disk, snapshots, latest = written(history.image, 5)
+    disk, snapshots, latest = snapshot_of(history.image, 5)
     loader = SnapshotLoader(snapshots, latest, At("snapshot-loaded-in-parts"))
     assert not loader.advance()
     disk.remove(snapshots.path(latest))
@@ -204,12 +204,12 @@ def test_a_snapshot_is_of_one_offset_though_the_log_goes_on_while_it_is_written(
     frozen = history.image.clone()
     batches = snapshot_values(frozen, 5)
     replayed = MetadataImage()
-    came: list[list[bytes]] = []
+    written: list[list[bytes]] = []
     for values in batches:
-        came.append(values)
+        written.append(values)
         history.write(5)
     assert history.image.fingerprint() != fingerprint
-    for offset, value in enumerate(value for values in came for value in values):
+    for offset, value in enumerate(value for values in written for value in values):
         replayed.replay(decode_record(value), offset)
     assert replayed.fingerprint() == fingerprint, f"seed {seed}"
 

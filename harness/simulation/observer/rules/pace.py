@@ -34,6 +34,7 @@ from squall.nodes.protocol.messages import ApiKey
 
 SHORTEST = 2 * MICROSECONDS
 COMMIT = MICROSECONDS // 4
+"""The most microseconds from the append of a metadata record to its commit."""
 TURNS, REQUESTS = 1500, 1000
 TOLERANCE, LOOSE_HEARTBEATS = 0.3, 2
 """A share of the heartbeats that are due, and as many of each broker more or less."""

@@ -69,6 +69,7 @@ from squall.harness.simulation.observer.rules.node.limited_turns import LimitedT
 from squall.harness.simulation.observer.rules.node.paused_connections import PausedConnections
 from squall.harness.simulation.observer.rules.node.quorum_times import QuorumTimes
 from squall.harness.simulation.observer.rules.node.told_metrics import ToldMetrics
+from squall.harness.simulation.observer.rules.node.zookeeper_metrics import ZooKeeperMetrics
 from squall.harness.simulation.observer.rules.pace import PacedCluster
 from squall.harness.simulation.observer.rules.plausible_messages import PlausibleMessages
 from squall.harness.simulation.observer.rules.producer_snapshots import ProducerSnapshots
@@ -108,7 +109,6 @@ from squall.harness.simulation.observer.rules.truncated_epochs import TruncatedE
 from squall.harness.simulation.observer.rules.zookeeper.closed_sessions import ClosedSessions
 from squall.harness.simulation.observer.rules.zookeeper.control_plane import ControlPlane
 from squall.harness.simulation.observer.rules.zookeeper.stopped_replicas import StoppedReplicas
-from squall.harness.simulation.observer.rules.zookeeper.told_census import ToldCensus
 from squall.harness.simulation.observer.rules.zookeeper.zookeeper_controllers import ZooKeeperControllers
 from tests.harness.simulation.observer import defects
 
@@ -823,11 +823,11 @@ PROOFS: tuple[Proof, ...] = (
         seed=1,
     ),
     Proof(
-        ToldCensus,
+        ZooKeeperMetrics,
         "METRIC",
         defects.says_that_every_leader_is_preferred,
         "zookeeper",
-        "test_told_census::test_a_controller_that_still_works_is_not_judged",
+        "test_zookeeper_metrics::test_a_controller_that_still_works_is_not_judged",
         seed=4,
     ),
     Proof(

@@ -18,9 +18,8 @@ be the one that had the broker marked (`worlds` seed 986, with one controller): 
 is determined at the next.
 
 The third case rests on what brokers report: none has applied less of the metadata than its heartbeat says. Asserted
-when the heartbeat is answered, of all that the controller has noted by then. A controller that becomes active knows
-nothing of what brokers told it in an earlier epoch of the quorum: they may be other incarnations since, which know
-less.
+when the heartbeat is answered, of every offset that the controller has noted by then. A controller that becomes active
+has noted no offsets of an earlier epoch of the quorum: the brokers may be new incarnations, which have applied less.
 
 A broker that has been told to shut down stays fenced in that incarnation, whatever arrives of it later: it would be
 elected, and lead nothing for a session. Asserted when an image is newer than any before, and as new as that by which
@@ -93,8 +92,8 @@ class ControlledShutdown(Rule):
         if old:
             raise InvariantBroken(
                 "CS-04",
-                f"controller {process.name} of epoch {decider.raft.epoch} knows from earlier how far brokers {old} "
-                "have applied the metadata",
+                f"controller {process.name} of epoch {decider.raft.epoch} has noted in an earlier epoch what brokers "
+                f"{old} have applied of the metadata",
             )
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:

@@ -196,7 +196,7 @@ class ToldMetrics(Rule):
         if node.broker is not None:
             findings += _of_broker(told, node, node.broker)
         for what, value, least, most in findings:
-            check_told(process.name, what, value, least, most)
+            check_metric(process.name, what, value, least, most)
 
     def answered(self, process: SimProcess, node: BaseNode, request: ServerRequest) -> None:
         answer = request.answer
@@ -235,11 +235,11 @@ class ToldMetrics(Rule):
             if node.controller is not None:
                 findings.append(_of_decided(told[name], node, self._of(processes[name])))
             for what, value, least, most in findings:
-                check_told(name, what, value, least, most)
+                check_metric(name, what, value, least, most)
         active = [told[name][names.ACTIVE_CONTROLLERS, ()] for name, node in nodes.items() if node.controller]
         if active:
             least = int(any(_commits(node) for node in nodes.values()))
-            check_told("the controllers together", "active controllers", sum(active), least, 1)
+            check_metric("the controllers together", "active controllers", sum(active), least, 1)
 
     def _of_state(self, told: Told, name: str, node: Node) -> Iterator[Finding]:
         process = self.cluster.processes[name]
@@ -411,8 +411,8 @@ def _of_the_cluster(told: Told, image: MetadataImage) -> Iterator[Finding]:
         yield metric.name, told[metric, ()], expected, expected
 
 
-def check_told(who: str, what: str, value: float, least: float, most: float) -> None:
-    """Check what a node says of something. Raises InvariantBroken."""
+def check_metric(who: str, what: str, value: float, least: float, most: float) -> None:
+    """Check that a metric is within bounds. Raises InvariantBroken."""
     if not least <= value <= most:
         expected = f"{least:g}" if least == most else f"{least:g} or more" if most == ANY else f"{least:g} to {most:g}"
         raise InvariantBroken("METRIC", f"{what}: {who} says {value:g}, and it is {expected}")

@@ -1,13 +1,12 @@
-"""DIRECTORY: a node's directory keeps its id, and the node goes by it.
+"""DIRECTORY: a node uses the id that is stored in its directory, and the directory keeps that id.
 
-The id tells a disk from its replacement: a voter that comes back with an empty disk under its old number is another
-voter, which has promised nothing (KIP-853). A node that took a new id at each start would be taken for that: its votes
-would count twice, and a quorum whose voters are stated with their ids would never know it again. Asserted after the
-first turn of each process:
+The id distinguishes a disk from its replacement: a voter that returns with an empty disk is another voter, which has
+promised nothing (KIP-853). If a node used a new id after each start, the quorum would take it for a replacement each
+time: its vote could count twice, and it would be no voter any more. Asserted after the first turn of each process:
 
-* `meta.properties` names the id by which the node goes, its number, and its cluster;
+* `meta.properties` has the directory id that the node uses, the node's id, and the cluster's id;
 * all of that file is durable, so that no power loss gives the directory another id;
-* the id is that which the host's earlier process went by.
+* the directory id is that of the host's earlier process.
 
 Source: KIP-853, KIP-858. Legal: a disk that was wiped or has pretended to sync.
 """
@@ -43,11 +42,11 @@ class DirectoryIds(Rule):
         _check_file(process, node, own)
         before = self._ids.setdefault(process.name, own)
         if own != before:
-            raise InvariantBroken("DIRECTORY", f"{process.name} goes by the directory id {own}, and went by {before}")
+            raise InvariantBroken("DIRECTORY", f"{process.name} uses the directory id {own}, and used {before} before")
 
 
 def _id_of(node: BaseNode) -> str | None:
-    """The id by which a node goes; None for one that keeps no directory."""
+    """The directory id that a node uses; None for a node without a directory."""
     if isinstance(node, Node):
         return format_id(node.raft.config.directory_id)
     broker = node.broker
@@ -63,7 +62,7 @@ def _check_file(process: SimProcess, node: BaseNode, own: str) -> None:
     for name, value in wanted.items():
         if found.get(name) != value:
             raise InvariantBroken(
-                "DIRECTORY", f"{process.name} goes by {name}={value}, and its {META_PROPERTIES} says {found.get(name)}"
+                "DIRECTORY", f"{process.name} uses {name}={value}, and its {META_PROPERTIES} says {found.get(name)}"
             )
     if disk.durable_bytes(META_PROPERTIES) < len(content):
         raise InvariantBroken("DIRECTORY", f"a power loss may take the {META_PROPERTIES} of {process.name}")

@@ -7,8 +7,8 @@ it is open fails at its next use. The simulated disk has none of these troubles,
 
 * when a node has stopped cleanly: it has closed every file;
 * when a node stops, dies, or the run ends: it never opened, renamed, replaced or removed a file that it had open;
-* when a node has stopped cleanly, or the run ends: every unfinished file, which a name shows that ends with `.part`, is
-  one that it still writes. Nobody reads others, and they fill the disk.
+* when a node has stopped cleanly, or the run ends: it has open every file whose name ends with `.part`. It writes such
+  a file and then renames it; an abandoned one only fills the disk.
 
 Source: `nodes/ports.py`. Legal: files that a process has open when it dies, which its host closes; unfinished ones that
 it leaves then, which the next process removes as it starts; a disk whose calls have failed.
@@ -30,10 +30,11 @@ class OpenFiles(Rule):
 
     def died(self, process: SimProcess) -> None:
         _check_use(process)
-        if process.how_it_ended == "stopped":
-            _check_unfinished(process)
+        if process.how_it_ended != "stopped":
+            return
+        _check_unfinished(process)
         left = process.disk.open_files()
-        if left and process.how_it_ended == "stopped":
+        if left:
             raise InvariantBroken(
                 "FILES", f"{process.name} has stopped, and has not closed {len(left)} of its files: {_few(left)}"
             )

@@ -192,7 +192,7 @@ def test_a_new_controller_does_not_know_what_brokers_told_it_in_an_earlier_epoch
     waiting.reported[2] = 10
     waiting.answers(2, 3)
     waiting.node.raft.epoch = 6
-    with pytest.raises(InvariantBroken, match=r"^CS-04: controller c1 of epoch 6 knows from earlier .* \[2\] have"):
+    with pytest.raises(InvariantBroken, match=r"^CS-04: controller c1 of epoch 6 has noted in .* brokers \[2\] have"):
         waiting.rule.turned(waiting.process, waiting.node)
 
 

@@ -1,4 +1,4 @@
-"""DIRECTORY as the observer asserts it: a directory keeps its id, and its node goes by it."""
+"""DIRECTORY as the observer asserts it: a node uses the id in its directory, and the id stays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Host:
         self.rule = DirectoryIds(SimpleNamespace())  # type: ignore[arg-type]
 
     def starts(self, identity: bytes = FIRST, **config: Any) -> None:
-        """Take the first turn of a process that goes by this id."""
+        """Take the first turn of a process that uses this id."""
         self.incarnation += 1
         self.turns(identity, **config)
 
@@ -40,13 +40,13 @@ class Host:
 
 
 def test_an_id_that_is_not_written_down_breaks_it() -> None:
-    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 goes by .*, and its meta.properties says None"):
+    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 uses .*, and its meta.properties says None"):
         Host(None).starts()
 
 
 @pytest.mark.parametrize("config", [{"cluster_id": "other"}, {"node_id": 2}])
 def test_a_node_in_a_directory_of_another_breaks_it(config: dict[str, Any]) -> None:
-    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 goes by .*=(other|2), and its .* says (squall|1)$"):
+    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 uses .*=(other|2), and its .* says (squall|1)$"):
         Host().starts(**config)
 
 
@@ -54,7 +54,7 @@ def test_another_id_at_the_next_start_breaks_it() -> None:
     host = Host()
     host.starts()
     write_identity(CONFIG, host.disk, OTHER)
-    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 goes by the directory id .*Ag, and went by .*AQ$"):
+    with pytest.raises(InvariantBroken, match=r"^DIRECTORY: b1 uses the directory id .*Ag, and used .*AQ before$"):
         host.starts(OTHER)
 
 

@@ -1,19 +1,18 @@
-"""METRIC: what a ZooKeeper-era controller says of the cluster by its metrics is what the ensemble has decided.
+"""METRIC: the metrics of a ZooKeeper-era controller count the cluster as the ensemble has it.
 
-The controller counts brokers, topics and topic-partitions in a context of its own, which it keeps by the ensemble's
-notices. Nothing else that it does depends on these counts. Asserted at the end of a run, when all is whole, of each
-node with a ZooKeeper session:
+The controller counts brokers, topics and topic-partitions in its own context, which it updates by the ensemble's
+watches. Nothing else that it does depends on these counts. Asserted at the end of a run, when the cluster is whole, of
+each node with a ZooKeeper session:
 
-* at most one says that it is the active controller;
-* that one tells the brokers that run, the topics and topic-partitions that the ensemble has, those without a leader or
-  with another leader than the preferred one, and the topics that are to be deleted;
-* any other tells 0 of each.
+* at most one node reports that it is the active controller;
+* the active controller counts the registered brokers, the topics and topic-partitions in the ensemble, those without a
+  leader, those whose leader is not the preferred one, and the topics to be deleted;
+* every other node reports 0 for each of these.
 
-Asserted also within a run, after one in twenty turns of an active controller: what it says of topics and replicas that
-are to be deleted, and of those that cannot be now, is what its own context says, counted one by one.
+Asserted also within a run, after one in twenty turns of an active controller: its counts of topics and replicas to be
+deleted, and of those that cannot be deleted now, are those of its own context, counted one by one.
 
-Source: Kafka's `KafkaController` and `TopicDeletionManager`. Legal: a controller that still works on what the ensemble
-has told it.
+Source: Kafka's `KafkaController` and `TopicDeletionManager`. Legal: an active controller with events in its queue.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.harness.simulation.observer.rules.node.expected_gauges import Finding
-from squall.harness.simulation.observer.rules.node.told_metrics import Told, check_told, collected
+from squall.harness.simulation.observer.rules.node.told_metrics import Told, check_metric, collected
 from squall.harness.simulation.observer.rules.rule import Rule
 from squall.harness.simulation.observer.state.observed_cluster import ObservedCluster
 from squall.harness.simulation.world.process import SimProcess
@@ -29,9 +28,10 @@ from squall.nodes.node.base import BaseNode
 from squall.nodes.node.metrics import metric_names as names
 from squall.nodes.node.zookeeper_node import ZooKeeperNode
 from squall.nodes.zookeeper.controller.context import ControllerContext, ReplicaState
+from squall.nodes.zookeeper.znodes import NO_LEADER
 
 LOOK_EACH = 20
-NO_LEADER = -1
+"""The number of turns of active controllers between two looks at what they delete."""
 COUNTS = (
     names.ACTIVE_BROKERS,
     names.TOPICS,
@@ -45,7 +45,7 @@ COUNTS = (
 )
 
 
-class ToldCensus(Rule):
+class ZooKeeperMetrics(Rule):
     """See the module."""
 
     def __init__(self, cluster: ObservedCluster) -> None:
@@ -58,7 +58,7 @@ class ToldCensus(Rule):
         self._turns += 1
         if self._turns % LOOK_EACH == 0:
             for what, value, least, most in _of_deletions(collected(node, process.now), node.controller.context):
-                check_told(process.name, what, value, least, most)
+                check_metric(process.name, what, value, least, most)
 
     def at_end(self) -> None:
         processes = self.cluster.processes
@@ -67,15 +67,13 @@ class ToldCensus(Rule):
         for name, node in nodes.items():
             if not node.controller.is_active:
                 findings = [(one.name, told[name][one, ()], 0.0, 0.0) for one in COUNTS]
-            elif not len(node.controller.loop):
-                findings = [*self._of_the_cluster(told[name])]
             else:
-                findings = []
+                findings = [] if len(node.controller.loop) else [*self._of_the_cluster(told[name])]
             for what, value, least, most in findings:
-                check_told(name, what, value, least, most)
+                check_metric(name, what, value, least, most)
         if nodes:
             active = sum(told[name][names.ACTIVE_CONTROLLERS, ()] for name in nodes)
-            check_told("the controllers together", "active controllers", active, 0, 1)
+            check_metric("the controllers together", "active controllers", active, 0, 1)
 
     def _of_the_cluster(self, told: Told) -> Iterator[Finding]:
         image, deleted = self.cluster.metadata.image, self.cluster.being_deleted

@@ -1,4 +1,4 @@
-"""METRIC as the observer asserts it of ZooKeeper-era controllers: their counts are the ensemble's."""
+"""METRIC: a ZooKeeper-era controller counts the cluster as the ensemble has it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall.harness.simulation.observer.rules.zookeeper import told_census
-from squall.harness.simulation.observer.rules.zookeeper.told_census import COUNTS, LOOK_EACH, ToldCensus
+from squall.harness.simulation.observer.rules.node import zookeeper_metrics
+from squall.harness.simulation.observer.rules.node.zookeeper_metrics import COUNTS, LOOK_EACH, ZooKeeperMetrics
 from squall.harness.simulation.observer.state.observed_log import InvariantBroken
 from squall.nodes.node.metrics import metric_names as names
 from squall.nodes.node.metrics.metric_names import Metric
@@ -25,15 +25,15 @@ TRUE = {
     names.IMBALANCED_PARTITIONS: 2,
     names.TOPICS_TO_DELETE: 1,
 }
-"""What the active controller has to say: of `old`, which is to be deleted, no leader counts."""
+"""The right counts of the active controller. The topic-partition of `old`, a topic to be deleted, needs no leader."""
 
 
 class Ensemble:
-    """Brokers 1 and 2; of `events` broker 1 leads one topic-partition, broker 2 another, and nobody the third."""
+    """Two brokers and two topics: `events` has a topic-partition for each broker as leader and one without a leader."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.told: dict[str, dict[Metric, int]] = {"b1": dict(TRUE), "b2": {}}
-        monkeypatch.setattr(told_census, "collected", self._collected)
+        monkeypatch.setattr(zookeeper_metrics, "collected", self._collected)
         self.nodes = {"b1": node(active=True), "b2": node(active=False)}
         image = SimpleNamespace(
             brokers={1: None, 2: None},
@@ -47,7 +47,7 @@ class Ensemble:
             processes=processes, metadata=SimpleNamespace(image=image), being_deleted={"old": None}
         )
         self.process = processes["b1"]
-        self.rule = ToldCensus(cluster)
+        self.rule = ZooKeeperMetrics(cluster)
 
     def _collected(self, node: object, now: Any) -> dict[tuple[Metric, tuple[()]], int]:
         told = self.told[now]
@@ -113,7 +113,7 @@ def test_two_active_controllers_break_it_and_none_does_not(monkeypatch: pytest.M
 
 
 def deletes(ensemble: Ensemble, **told: int) -> None:
-    """Of `old` one replica is being deleted and one cannot be; of `older` none can be; `oldest` is not begun."""
+    """Three topics are to be deleted: one in part, one whose replicas cannot be deleted now, one not begun."""
     context = ensemble.nodes["b1"].controller.context
     context.to_delete = dict.fromkeys(("old", "older", "oldest"))
     started, ineligible = ReplicaState.DELETION_STARTED, ReplicaState.DELETION_INELIGIBLE
